@@ -1,0 +1,40 @@
+"""daskpriv: how much does a synthetic table give away about the people in the table it was made from?
+
+The house, top to bottom; a module imports only from rows below its own:
+
+    cli                                    the front door
+    evaluate  neighbours                   two stories
+    prepare  gates  records  session       their chapters
+    report                                 JSON first, HTML from the JSON alone
+    metrics        engine                  siblings: one asks, the other answers
+    stats          space                   intervals and exact sums | what a distance means
+    kernels        tables                  compiled loops | where rows come from
+    protocol  evidence                     the shared vocabulary
+    errors  events
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+from daskpriv.errors import DaskprivError, InputError, PlanError, RunError
+from daskpriv.evaluate import evaluate
+from daskpriv.neighbours import NearestNeighbours, nearest_neighbours
+from daskpriv.report.model import Report
+from daskpriv.tables.schema import Column, Schema
+from daskpriv.tables.types import Kind
+
+__all__ = [
+    "Column",
+    "DaskprivError",
+    "InputError",
+    "Kind",
+    "NearestNeighbours",
+    "PlanError",
+    "Report",
+    "RunError",
+    "Schema",
+    "__version__",
+    "evaluate",
+    "nearest_neighbours",
+]

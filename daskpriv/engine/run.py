@@ -1,0 +1,291 @@
+"""The engine: tables in, evidence out. It owns the shape of the work and sends it to an executor.
+
+Blocks, neighbour tables and partials stay where the executor keeps them; only summaries of columns, digit counts
+and finished reductions come here, and their size does not grow with the number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from daskpriv.engine import tasks
+from daskpriv.engine.executor import Executor, Handle
+from daskpriv.engine.plan import Layout, groups
+from daskpriv.errors import InputError
+from daskpriv.events import Listener, StageStarted, TaskDone, silent
+from daskpriv.evidence import CloserCounts, Credits, CreditLaw, Facts, Neighbours, NeighbourTable, Request, Role
+from daskpriv.protocol import Metric, Result
+from daskpriv.space.buckets import Buckets
+from daskpriv.space.encoding import Encoding
+from daskpriv.space.gower import GowerSpace
+from daskpriv.space.reading import Reading
+from daskpriv.space.summary import PartSummary, summarise
+from daskpriv.stats.selection import Quantiles, Selection
+from daskpriv.tables.table import Table
+
+_FAN_IN = 8
+_MOST_DISTINCT = 5_000_000
+Pair = tuple[Role, Role]
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The encoded blocks of one table, wherever they are."""
+
+    role: Role
+    handles: tuple[Handle, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(self.sizes)
+
+
+@dataclass
+class Engine:
+    """Runs stages on an executor and tells a listener about them.
+
+    Attributes
+    ----------
+    same : set of (query, reference)
+        Pairs of roles that are one and the same table, so that a row must not meet itself. Equal roles always are.
+    """
+
+    executor: Executor
+    layout: Layout
+    listener: Listener = silent
+    same: frozenset[Pair] = frozenset()
+    pairs: int = field(default=0, init=False)
+    tasks: int = field(default=0, init=False)
+
+    # ---- plumbing
+
+    def _run(self, stage: str, handles: Sequence[Handle], pairs: Sequence[int] | None = None) -> None:
+        pairs = pairs or [0] * len(handles)
+        self.pairs += sum(pairs)
+        self.tasks += len(handles)
+        self.listener(StageStarted(stage, len(handles), sum(pairs)))
+        self.executor.wait(handles, lambda i: self.listener(TaskDone(stage, pairs[i])))
+
+    def _tree(self, name: str, handles: Sequence[Handle], fn: Callable[..., Any], *fixed: Any) -> Handle:
+        """Merge handles with an associative and commutative function, a few at a time."""
+        level = list(handles)
+        while len(level) > 1:
+            level = [
+                self.executor.submit(name, tasks.fold, fn, fixed, level[i : i + _FAN_IN]) if len(level) > i + 1 else level[i]
+                for i in range(0, len(level), _FAN_IN)
+            ]
+        return level[0]
+
+    def _fetch(self, stage: str, handle: Handle) -> Any:
+        self._run(stage, [handle])
+        return self.executor.gather([handle])[0]
+
+    # ---- tables
+
+    def summarise(self, table: Table, readings: Sequence[Reading]) -> PartSummary:
+        """Read a table once, part by part, and merge what is known about its columns."""
+        parts = list(table.parts(self.layout.block_rows))
+        handles = [self.executor.submit(f"summarise-{table.name}", summarise, p, readings) for p in parts]
+        self._run(f"read {table.name}", handles)
+        whole = self._tree(f"merge-{table.name}", handles, _add)
+        result: PartSummary = self.executor.gather([whole])[0] if len(handles) == 1 else self._fetch(f"merge {table.name}", whole)
+        return result
+
+    def encode(self, table: Table, encoding: Encoding) -> Blocks:
+        """Read a table again and leave its encoded blocks on the workers."""
+        parts = list(table.parts(self.layout.block_rows))
+        handles = [self.executor.submit(f"encode-{table.name}", tasks.encode, p, encoding) for p in parts]
+        self._run(f"encode {table.name}", handles)
+        return Blocks(table.name, tuple(handles), tuple(p.rows for p in parts))
+
+    def _each(self, blocks: Blocks, name: str, fn: Callable[..., Any], argument: Any) -> Blocks:
+        handles = [self.executor.submit(f"{name}-{blocks.role}", fn, h, argument) for h in blocks.handles]
+        self._run(f"{name} {blocks.role}", handles)
+        return Blocks(blocks.role, tuple(handles), blocks.sizes)
+
+    def bucket(self, blocks: Blocks, buckets: Buckets) -> Blocks:
+        """Replace numbers by quantile buckets."""
+        return self._each(blocks, "bucket", tasks.bucket, buckets)
+
+    def rank(self, blocks: Blocks, supports: Mapping[int, Any]) -> Blocks:
+        """Replace numbers by mid-ranks."""
+        return self._each(blocks, "rank", tasks.rank, supports)
+
+    def quantiles(self, pool: Sequence[Blocks], wanted: Mapping[int, Quantiles]) -> dict[int, list[float]]:
+        """Exact quantiles of number columns over pooled tables; `wanted` counts the non-missing values."""
+        selections = {place: Selection.at(q.ranks()) for place, q in wanted.items() if q.n > 0}
+        handles = [h for blocks in pool for h in blocks.handles]
+        while any(not s.done for s in selections.values()):
+            partial = [self.executor.submit("quantiles", tasks.count_digits, h, selections) for h in handles]
+            counts = self._fetch("quantiles", self._tree("merge-quantiles", partial, tasks.add_digits))
+            selections = {place: s.narrow(counts[place]) for place, s in selections.items()}
+        return {place: wanted[place].combine(s.values()) for place, s in selections.items()}
+
+    def distinct(self, pool: Sequence[Blocks]) -> dict[int, Any]:
+        """Distinct values of every number column over pooled tables, with counts."""
+        handles = [self.executor.submit("distinct", tasks.distinct_numbers, h) for blocks in pool for h in blocks.handles]
+        found: dict[int, Any] = self._fetch("distinct", self._tree("merge-distinct", handles, tasks.add_distinct))
+        if max((len(values) for values, _ in found.values()), default=0) > _MOST_DISTINCT:
+            raise InputError(f"range 'rank': a column has more than {_MOST_DISTINCT:,} distinct values; use range 'quantile' instead.")
+        return found
+
+    # ---- evidence
+
+    def search(
+        self, requests: Iterable[Neighbours], blocks: Mapping[Role, Blocks], spaces: Mapping[Pair, GowerSpace]
+    ) -> dict[Pair, list[Handle]]:
+        """Each direction once, with the largest k asked for; one handle of a neighbour table per query block."""
+        widest: dict[Pair, int] = {}
+        for r in requests:
+            widest[r.query, r.reference] = max(r.k, widest.get((r.query, r.reference), 0))
+        found: dict[Pair, list[Handle]] = {}
+        for pair, k in widest.items():
+            found[pair] = self._scan(pair, blocks, tasks.search, lambda place, refs, k=k, pair=pair: (refs, spaces[pair], k, self._same(pair)))  # type: ignore[misc]
+        return found
+
+    def _same(self, pair: Pair) -> bool:
+        return pair[0] == pair[1] or pair in self.same
+
+    def _scan(
+        self, pair: Pair, blocks: Mapping[Role, Blocks], fn: Callable[..., Any], rest: Callable[[int, list[Handle]], tuple[Any, ...]]
+    ) -> list[Handle]:
+        """Every query block against every group of reference blocks, then a tree merge per query block."""
+        query, reference = blocks[pair[0]], blocks[pair[1]]
+        merges = {tasks.search: tasks.merge_tables, tasks.closer: tasks.add_closer}
+        bunches = groups(reference.sizes, self.layout)
+        name = f"{fn.__name__}-{pair[0]}-x-{pair[1]}"
+        handles, pairs, rows = [], [], []
+        for place, size in enumerate(query.sizes):
+            row = []
+            for bunch in bunches:
+                refs = [reference.handles[i] for i in bunch]
+                row.append(self.executor.submit(name, fn, query.handles[place], *rest(place, refs)))
+                pairs.append(size * sum(reference.sizes[i] for i in bunch))
+            handles += row
+            rows.append(row)
+        self._run(f"{pair[0]} x {pair[1]}", handles, pairs)
+        merged = [self._tree(f"merge-{name}", row, merges[fn]) for row in rows]
+        if len(bunches) > 1:
+            self._run(f"merge {pair[0]} x {pair[1]}", merged)
+        return merged
+
+    def count_closer(
+        self,
+        requests: Iterable[CloserCounts],
+        blocks: Mapping[Role, Blocks],
+        spaces: Mapping[Pair, GowerSpace],
+        found: Mapping[Pair, list[Handle]],
+    ) -> dict[CloserCounts, list[Handle]]:
+        """Answers to `CloserCounts`, one handle per query block."""
+        out = {}
+        for r in sorted(set(requests)):
+            pair, other = (r.query, r.reference), found[r.query, r.than]
+            out[r] = self._scan(
+                pair, blocks, tasks.closer, lambda place, refs, pair=pair, other=other: (other[place], refs, spaces[pair], self._same(pair))  # type: ignore[misc]
+            )
+        return out
+
+    def credits(
+        self,
+        request: Credits,
+        blocks: Mapping[Role, Blocks],
+        spaces: Mapping[Pair, GowerSpace],
+        found: Mapping[Pair, list[Handle]],
+    ) -> CreditLaw:
+        """How often each real row is a nearest row: lists name most of them, wide ties need a second look."""
+        sides = ((request.query, request.first), (request.query, request.second))
+        lists = list(zip(found[sides[0]], found[sides[1]], strict=True))
+        listed = [self.executor.submit("credits", tasks.listed_credits, a, b) for a, b in lists]
+        totals = []
+        for side, pair in enumerate(sides):
+            parts = [self.executor.submit("credits", tasks.pick, h, side) for h in listed]
+            reference = blocks[pair[1]]
+            for place, (a, b) in enumerate(lists):
+                for bunch in groups(reference.sizes, self.layout):
+                    refs = [reference.handles[i] for i in bunch]
+                    query = blocks[pair[0]].handles[place]
+                    parts.append(
+                        self.executor.submit(
+                            f"credits-{pair[1]}", tasks.searched_credits, query, a, b, side == 0, refs, spaces[pair], self._same(pair)
+                        )
+                    )
+            self._run(f"ties {pair[0]} x {pair[1]}", parts)
+            totals.append(self._tree("merge-credits", parts, tasks.add_credits))
+        rows = (blocks[request.first].rows, blocks[request.second].rows)
+        law: CreditLaw = self._fetch("credits", self.executor.submit("credit-law", tasks.credit_law, *totals, *rows))
+        return law
+
+    # ---- metrics
+
+    def measure(
+        self, metrics: Sequence[Metric], facts: Facts, blocks: Mapping[Role, Blocks], spaces: Mapping[Pair, GowerSpace]
+    ) -> tuple[dict[str, Result], dict[Pair, list[Handle]]]:
+        """Answer what the metrics need, each search once, and reduce."""
+        wanted: list[Request] = [r for m in metrics for r in m.needs(facts)]
+        found = self.search((r for r in wanted if isinstance(r, Neighbours)), blocks, spaces)
+        counted = self.count_closer((r for r in wanted if isinstance(r, CloserCounts)), blocks, spaces, found)
+        answers = {r: self.credits(r, blocks, spaces, found) for r in sorted({r for r in wanted if isinstance(r, Credits)})}
+        states: dict[str, Any] = {m.name: m.begin(facts) for m in metrics}
+        results: dict[str, Result] = {}
+        while len(results) < len(metrics):
+            open_metrics = [m for m in metrics if m.name not in results]
+            partials = self._reduce(open_metrics, [states[m.name] for m in open_metrics], blocks, found, counted)
+            for m, partial in zip(open_metrics, partials, strict=True):
+                state = m.advance(states[m.name], partial, answers)
+                if isinstance(state, Result):
+                    results[m.name] = state
+                else:
+                    states[m.name] = state
+        return {m.name: results[m.name] for m in metrics}, found
+
+    def _reduce(
+        self,
+        metrics: Sequence[Metric],
+        states: Sequence[Any],
+        blocks: Mapping[Role, Blocks],
+        found: Mapping[Pair, list[Handle]],
+        counted: Mapping[CloserCounts, list[Handle]],
+    ) -> list[Any]:
+        handles = []
+        for role in sorted({q for q, _ in found}):
+            pairs = [p for p in found if p[0] == role]
+            counts = [c for c in counted if c.query == role]
+            names = [Neighbours(q, r) for q, r in pairs]
+            for place in range(len(blocks[role].handles)):
+                tables = [found[p][place] for p in pairs]
+                extra = [counted[c][place] for c in counts]
+                handles.append(self.executor.submit("metrics", tasks.chunk, metrics, states, role, names, tables, counts, extra))
+        partials: list[Any] = self._fetch("metrics", self._tree("merge-metrics", handles, tasks.combine, metrics))
+        return partials
+
+
+def _add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def column_quantiles(encoding: Encoding, group: int, counts: Mapping[str, int], probabilities: Sequence[float]) -> dict[int, Quantiles]:
+    """The quantiles wanted of every column of a group, given how many values each has."""
+    return {c.index: Quantiles(tuple(probabilities), counts[c.name]) for c in encoding.columns if c.group == group}
+
+
+def estimated_pairs(requests: Iterable[Neighbours], rows: Mapping[Role, int]) -> int:
+    """Row pairs that these searches stand for, each direction once."""
+    return sum(math.prod((rows[q], rows[r])) for q, r in {(n.query, n.reference) for n in requests})
+
+
+def as_records(tables: Mapping[str, NeighbourTable]) -> dict[str, np.ndarray[Any, Any]]:
+    """Per-row columns of one query block: distances, neighbour ids, ties; no cell values."""
+    first = next(iter(tables.values()))
+    out: dict[str, np.ndarray[Any, Any]] = {"row": first.query}
+    for name, table in tables.items():
+        out[f"distance_{name}"] = table.nearest
+        out[f"nearest_{name}_row"] = table.row[:, 0]
+        out[f"ties_{name}"] = table.ties
+    return out

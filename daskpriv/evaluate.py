@@ -1,0 +1,289 @@
+"""The program on one page: open, know the columns, encode, search, reduce, report."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from daskpriv import __version__
+from daskpriv.engine.executor import Executor
+from daskpriv.engine.plan import layout
+from daskpriv.engine.run import Engine
+from daskpriv.errors import InputError
+from daskpriv.events import Listener, silent
+from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
+from daskpriv.gates import gates
+from daskpriv.kernels.gower import NUMBERS
+from daskpriv.metrics import Metric, metric_class
+from daskpriv.prepare import Columns, Prepared, Surveyed, bucketed, encode, spaces_for, survey
+from daskpriv.presets import Preset
+from daskpriv.presets import preset as preset_named
+from daskpriv.records import write_records
+from daskpriv.report.model import Report
+from daskpriv.session import executor_for, open_any
+from daskpriv.space.gower import Missing, RangeFrom
+from daskpriv.stats.multiple import holm
+from daskpriv.tables.schema import Schema
+from daskpriv.tables.table import Table
+
+_PACKAGES = ("dask", "distributed", "numba", "numpy", "pandas", "pyarrow", "scipy")
+
+
+def evaluate(
+    train: Any,
+    synthetic: Any,
+    holdout: Any = None,
+    *,
+    metrics: str | Sequence[str | Metric] = "default",
+    preset: str | None = None,
+    schema: Schema | str | os.PathLike[str] | None = None,
+    weights: Mapping[str, float] | None = None,
+    columns: Sequence[str] | None = None,
+    exclude: Collection[str] = (),
+    missing: str | None = None,
+    range_from: str | None = None,
+    seed: int = 0,
+    client: Any = None,
+    output: str | os.PathLike[str] | None = None,
+    internal: bool = False,
+    block_rows: int | None = None,
+    progress: Listener | None = None,
+) -> Report:
+    """Measure how much a synthetic table gives away about the table it was made from.
+
+    Parameters
+    ----------
+    train : path, URL, glob, list of them, or a pandas, pyarrow, polars or Dask frame
+        The real rows the generator saw.
+    synthetic : same
+        The table to be released.
+    holdout : same, optional
+        Real rows the generator did not see. Without it nothing tells copying from chance.
+    metrics : "default", "all" or a sequence of names or metric objects
+    preset : str, optional
+        "mostly-paper" or "clearbox": the definitions of that publication or tool.
+    schema : Schema or path to its YAML, optional
+        What each column is; inferred from the real tables otherwise.
+    weights : {column: weight}, optional
+    columns, exclude : sequences of column names, optional
+        Compare only these, or all but these.
+    missing : {"level", "gower", "max", "anonymeter", "clearbox"}, optional
+        What a missing cell means; default "level": missing equals missing.
+    range_from : {"real", "train", "all", "pair_union", "pair_reference", "quantile", "iqr", "rank"}, optional
+        Which rows give numeric columns their range; default "real".
+    seed : int
+        Keys every random draw; results do not depend on how the work is spread.
+    client : distributed.Client, optional
+        Default: the active client, else threads of this process.
+    output : directory, optional
+        Where to write report.json and report.html.
+    internal : bool
+        Also write internal/records.parquet: distances and neighbour ids of every synthetic row.
+    block_rows : int, optional
+        Rows per block. No choice changes the result.
+    progress : callable, optional
+        Receives `daskpriv.events`.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    InputError
+        In one sentence that names the table, the column and the remedy.
+    RunError
+        When the run itself failed.
+
+    Examples
+    --------
+    >>> import pandas as pd, daskpriv
+    >>> train = pd.DataFrame({"age": range(20, 60), "city": ["Graz", "Linz"] * 20})
+    >>> report = daskpriv.evaluate(train=train, synthetic=train.head(10))
+    >>> report.metrics["clones"].details["n_synthetic_train"]
+    10
+    """
+    started, clock = datetime.now(UTC), time.perf_counter()
+    chosen = _options(preset_named(preset), missing, range_from)
+    wanted = _metrics(metrics, chosen)
+    described = schema if isinstance(schema, Schema) or schema is None else Schema.load(Path(schema))
+    _check_seed(seed)
+    if internal and output is None:
+        raise InputError("internal: give an output directory for the per-record file.")
+    tables = _open(train, holdout, synthetic)
+    with executor_for(client) as executor:
+        engine = _engine(executor, tables, block_rows, progress or silent, chosen)
+        narrowed = Columns(described, columns, frozenset(exclude), weights)
+        real = tuple(t for t in tables if t != SYNTHETIC)
+        surveyed = survey(engine, tables, narrowed, real, numeric_booleans=chosen.bucketed)
+        prepared = _prepare(engine, surveyed, chosen, real)
+        facts = Facts({n: t.rows for n, t in tables.items()}, len(surveyed.encoding.columns), seed)
+        results, found = engine.measure(wanted, facts, prepared.blocks, prepared.spaces)
+        if internal and output is not None:
+            write_records(Path(output) / "internal" / "records.parquet", executor, found)
+        run = _costs(engine, executor, started, time.perf_counter() - clock)
+    report = Report(
+        results,
+        _inputs(surveyed),
+        _settings(chosen, wanted, seed),
+        _space(prepared, chosen),
+        gates(surveyed, results),
+        holm({n: r.p_value for n, r in results.items() if r.p_value is not None}),
+        [*chosen.warnings, *_same_table_warning(engine), *surveyed.warnings, *(w for r in results.values() for w in r.warnings)],
+        run,
+        __version__,
+    )
+    if output is not None:
+        report.to_json(Path(output) / "report.json")
+        report.to_html(Path(output) / "report.html")
+    return report
+
+
+def _options(chosen: Preset, missing: str | None, range_from: str | None) -> Preset:
+    space = chosen.space
+    try:
+        space = replace(
+            space,
+            missing=Missing(missing) if missing is not None else space.missing,
+            range_from=RangeFrom(range_from) if range_from is not None else space.range_from,
+        )
+    except ValueError:
+        raise InputError(
+            f"unknown option; missing is one of {', '.join(Missing)}, range_from one of {', '.join(RangeFrom)}."
+        ) from None
+    warnings = chosen.warnings
+    if space.per_pair and not chosen.space.per_pair:
+        warnings += ("ranges are taken per pair of tables: distances to train and to holdout do not compare; use range_from='real'.",)
+    return replace(chosen, space=space, warnings=warnings)
+
+
+def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset) -> list[Metric]:
+    if metrics in ("default", "all"):
+        names: Sequence[str | Metric] = chosen.metrics if metrics == "default" else ("dcr", "clones", "dcr_share")
+    else:
+        names = [n.strip() for n in metrics.split(",")] if isinstance(metrics, str) else metrics
+    out: list[Metric] = []
+    for name in dict.fromkeys(names):
+        out.append(metric_class(name)(**chosen.options.get(name, {})) if isinstance(name, str) else name)
+    if not out:
+        raise InputError("metrics: name at least one metric.")
+    return out
+
+
+def _check_seed(seed: int) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise InputError("seed must be a whole number from 0 to 2**64 - 1.")
+
+
+def _open(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
+    tables = {TRAIN: open_any(train, TRAIN)}
+    if holdout is not None:
+        tables[HOLDOUT] = open_any(holdout, HOLDOUT, tables[TRAIN])
+    tables[SYNTHETIC] = open_any(synthetic, SYNTHETIC, tables[TRAIN])
+    for name, least in ((TRAIN, 2), (HOLDOUT, 1), (SYNTHETIC, 1)):
+        if name in tables and tables[name].rows < least:
+            raise InputError(f"{name}: {tables[name].rows} row(s), this evaluation needs at least {least}.")
+    return tables
+
+
+def _engine(executor: Executor, tables: Mapping[str, Table], block_rows: int | None, listener: Listener, chosen: Preset) -> Engine:
+    if block_rows is not None and (isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1):
+        raise InputError("block_rows must be a whole number of at least 1.")
+    cut = layout({n: t.rows for n, t in tables.items()}, executor.slots, block_rows)
+    return Engine(executor, cut, listener, _same_tables(tables, chosen))
+
+
+def _same_tables(tables: Mapping[str, Table], chosen: Preset) -> frozenset[tuple[str, str]]:
+    """The paper evaluates its holdout as if it were synthetic, each row without itself."""
+    if not chosen.bucketed or HOLDOUT not in tables:
+        return frozenset()
+    a, b = tables[SYNTHETIC], tables[HOLDOUT]
+    return frozenset({(SYNTHETIC, HOLDOUT)}) if a.files and a.files == b.files else frozenset()
+
+
+def _same_table_warning(engine: Engine) -> list[str]:
+    return ["synthetic and holdout are the same file: each row is left out of its own distance to holdout, as in the paper."] * bool(engine.same)
+
+
+def _prepare(engine: Engine, surveyed: Surveyed, chosen: Preset, real: Sequence[str]) -> Prepared:
+    blocks = encode(engine, surveyed)
+    if chosen.bucketed:
+        return bucketed(engine, surveyed, blocks)
+    fit = {RangeFrom.TRAIN: (TRAIN,), RangeFrom.ALL: tuple(blocks)}.get(chosen.space.range_from, real)
+    return spaces_for(engine, surveyed, blocks, chosen.space, tuple(fit))
+
+
+def _inputs(surveyed: Surveyed) -> dict[str, Any]:
+    tables = {}
+    for name, table in surveyed.tables.items():
+        summary = surveyed.summaries[name]
+        tables[name] = {
+            "rows": table.rows,
+            "columns": len(table.schema),
+            "source": list(table.source[:20]),
+            "files": len(table.files),
+            "bytes": sum(size for _, size in table.files),
+            "fingerprint": f"{summary.fingerprint:016x}",
+        }
+    return {"tables": tables, "differences": list(surveyed.differences)}
+
+
+def _settings(chosen: Preset, metrics: Sequence[Metric], seed: int) -> dict[str, Any]:
+    return {"preset": chosen.name, "metrics": [m.name for m in metrics], "seed": seed, "options": chosen.options}
+
+
+def _space(prepared: Prepared, chosen: Preset) -> dict[str, Any]:
+    """What was compared, without a value of any cell: ranges enter only as part of a digest."""
+    surveyed = prepared.surveyed
+    columns = []
+    for column in surveyed.schema.columns:
+        by_table = {t: s.columns.get(column.name) for t, s in surveyed.summaries.items()}
+        counts = next((s.counts for t, s in by_table.items() if t == TRAIN and s is not None), None)
+        columns.append(
+            {
+                "name": column.name,
+                "kind": column.kind.value,
+                "weight": column.weight,
+                "categories": len(counts) if counts is not None else None,
+                "missing": {t: s.nulls for t, s in by_table.items() if s is not None},
+            }
+        )
+    digest = hashlib.sha256()
+    for pair in sorted(prepared.spaces):
+        space = prepared.spaces[pair]
+        digest.update(repr((pair, space.scale.tolist(), space.weight.tolist(), space.missing.value)).encode())
+    numbers = sum(c.group == NUMBERS for c in prepared.encoding.columns)
+    return {
+        "distance": "share of columns whose bucket differs" if chosen.bucketed else "Gower",
+        "missing": chosen.space.missing.value,
+        "range_from": "quantile buckets over all tables" if chosen.bucketed else chosen.space.range_from.value,
+        "columns": columns,
+        "numeric_columns": numbers,
+        "digest": digest.hexdigest()[:32],
+    }
+
+
+def _costs(engine: Engine, executor: Executor, started: datetime, seconds: float) -> dict[str, Any]:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": seconds,
+        "pairs": engine.pairs,
+        "tasks": engine.tasks,
+        "block_rows": engine.layout.block_rows,
+        "executor": type(executor).__name__.lower(),
+        "slots": executor.slots,
+        "peak_memory_client": peak,
+        "versions": {"python": platform.python_version(), **{p: version(p) for p in _PACKAGES}},
+    }
+

@@ -1,0 +1,146 @@
+"""The words that metrics and the engine share: requests and their answers.
+
+A metric names what it needs as small frozen values; the engine answers each of them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Role = str
+TRAIN: Role = "train"
+HOLDOUT: Role = "holdout"
+SYNTHETIC: Role = "synthetic"
+ROLES: tuple[Role, ...] = (TRAIN, HOLDOUT, SYNTHETIC)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Neighbours:
+    """For every row of `query`, its `k` nearest rows of `reference`.
+
+    Equal roles mean that a row is never its own neighbour: rows are left out by id, never by value.
+    """
+
+    query: Role
+    reference: Role
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError("k must be at least 1")
+
+    @property
+    def direction(self) -> str:
+        """The name of this search in reports, such as "synthetic->train"."""
+        return f"{self.query}->{self.reference}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CloserCounts:
+    """For every row of `query`, how many rows of `reference` lie closer than its nearest row of `than`."""
+
+    query: Role
+    reference: Role
+    than: Role
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Credits:
+    """How often each real row is a nearest row of `query`, pooled over `first` and `second`.
+
+    Each query row hands out one credit, shared equally among all rows at its smallest distance.
+    """
+
+    query: Role
+    first: Role
+    second: Role
+
+
+Request = Neighbours | CloserCounts | Credits
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourTable:
+    """The answer to `Neighbours`: one line per query row, nearest first.
+
+    query     int64   (n,)    row ids, ascending
+    distance  float64 (n, k)  in [0, 1], ascending; +inf where the reference had fewer than k rows
+    row       int64   (n, k)  reference row ids in the order (distance, id); -1 where distance is +inf
+    ties      int64   (n,)    reference rows at exactly distance[:, 0]; 0 where there is none
+    """
+
+    query: NDArray[np.int64]
+    distance: NDArray[np.float64]
+    row: NDArray[np.int64]
+    ties: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"NeighbourTable(rows={len(self.query)}, k={self.distance.shape[1]})"
+
+    @property
+    def nearest(self) -> NDArray[np.float64]:
+        """Distance to the closest record, float64 (n,)."""
+        return self.distance[:, 0]
+
+    def first(self, k: int) -> NeighbourTable:
+        """The same table with only the first `k` neighbours of each row."""
+        return NeighbourTable(self.query, self.distance[:, :k], self.row[:, :k], self.ties)
+
+
+@dataclass(frozen=True, eq=False)
+class CloserTable:
+    """The answer to `CloserCounts`: reference rows closer than, and exactly at, the threshold; int64 (n,)."""
+
+    query: NDArray[np.int64]
+    closer: NDArray[np.int64]
+    equal: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"CloserTable(rows={len(self.query)})"
+
+
+@dataclass(frozen=True, eq=False)
+class CreditLaw:
+    """The answer to `Credits`, without row ids: how many real rows hold which credit.
+
+    credit  int64 (v,)  distinct credits in units of 2**-32, ascending; rows without credit are counted too
+    first   int64 (v,)  rows of the first table that hold it
+    second  int64 (v,)  rows of the second table that hold it
+    """
+
+    credit: NDArray[np.int64]
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+
+    UNIT = 2**32
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known before any distance is computed: sizes, columns, seed. Read-only."""
+
+    rows: Mapping[Role, int]
+    columns: int
+    seed: int = 0
+    level: float = 0.95
+
+    def has(self, *roles: Role) -> bool:
+        """True when every one of `roles` was given."""
+        return all(role in self.rows for role in roles)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All per-row answers about one block of query rows of `role`."""
+
+    role: Role
+    neighbours: Mapping[tuple[Role, Role], NeighbourTable] = field(default_factory=dict)
+    closer: Mapping[CloserCounts, CloserTable] = field(default_factory=dict)
+
+    def table(self, request: Neighbours) -> NeighbourTable:
+        """The answer to `request`, cut to its k."""
+        return self.neighbours[request.query, request.reference].first(request.k)

@@ -1,0 +1,26 @@
+"""One file = one idea = one source. A new metric is a new file and one line here."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+from daskpriv.errors import InputError
+from daskpriv.metrics.base import Metric, Result, Verdict
+from daskpriv.metrics.clones import Clones
+from daskpriv.metrics.dcr import Dcr
+from daskpriv.metrics.dcr_share import DcrShare
+
+METRICS: dict[str, type[Any]] = {m.name: m for m in (Dcr, Clones, DcrShare)}
+
+__all__ = ["METRICS", "Clones", "Dcr", "DcrShare", "Metric", "Result", "Verdict", "metric_class"]
+
+
+def metric_class(name: str) -> type[Any]:
+    """The metric registered under `name`, ours or an entry point of the group `daskpriv.metrics`."""
+    if name in METRICS:
+        return METRICS[name]
+    for point in entry_points(group="daskpriv.metrics"):
+        if point.name == name:
+            return point.load()  # type: ignore[no-any-return]
+    raise InputError(f"unknown metric {name!r}; known are {', '.join(METRICS)}.")

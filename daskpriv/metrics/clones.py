@@ -1,0 +1,110 @@
+"""Clones: synthetic rows that equal a real row, next to how often that happens by chance.
+
+Source: daskpriv semantics section 2 (clone reference). The test counts real rows that have a synthetic twin, not
+synthetic rows: with exchangeable labels the training rows among them are hypergeometric, whatever the generator
+does. Counting synthetic rows instead rejects a true null in 34 % of runs when rows repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
+from daskpriv.metrics.base import Answers, Result, judge
+from daskpriv.stats.intervals import clopper_pearson, hypergeometric_tail
+
+_PAIRS = ((SYNTHETIC, TRAIN), (SYNTHETIC, HOLDOUT), (HOLDOUT, TRAIN), (TRAIN, SYNTHETIC), (HOLDOUT, SYNTHETIC))
+
+
+@dataclass(frozen=True)
+class Clones:
+    """Counts and rates of exact matches, with the holdout as the reference for chance.
+
+    Attributes
+    ----------
+    margin : float
+        BOUNDED needs the copied share of training rows, beyond chance, to be below this.
+    """
+
+    name: ClassVar[str] = "clones"
+    margin: float = 0.001
+
+    def needs(self, facts: Facts) -> Sequence[Neighbours]:
+        return [Neighbours(q, r) for q, r in _PAIRS if facts.has(q, r)]
+
+    def begin(self, facts: Facts) -> Facts:
+        return facts
+
+    def chunk(self, state: Facts, evidence: Evidence) -> dict[str, int]:
+        wanted = [r for r in self.needs(state) if r.query == evidence.role]
+        return {r.direction: int(np.count_nonzero(evidence.table(r).nearest == 0.0)) for r in wanted}
+
+    def combine(self, a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+        return {k: a.get(k, 0) + b.get(k, 0) for k in {**a, **b}}
+
+    def advance(self, state: Facts, partial: dict[str, int], answers: Answers) -> Result:
+        def count(query: str, reference: str) -> int | None:
+            return partial.get(f"{query}->{reference}")
+
+        rows = state.rows
+        st, sh, ht = count(SYNTHETIC, TRAIN), count(SYNTHETIC, HOLDOUT), count(HOLDOUT, TRAIN)
+        assert st is not None
+        rate = st / rows[SYNTHETIC]
+        details: dict[str, Any] = {
+            "n_synthetic_train": st,
+            "n_synthetic_holdout": sh,
+            "n_holdout_train": ht,
+            "rates": {
+                "synthetic_train": rate,
+                "synthetic_holdout": None if sh is None else sh / rows[SYNTHETIC],
+                "holdout_train": None if ht is None else ht / rows[HOLDOUT],
+            },
+            "excess": None if sh is None else (st - sh) / rows[SYNTHETIC],
+            "n_train_with_twin": count(TRAIN, SYNTHETIC),
+            "n_holdout_with_twin": count(HOLDOUT, SYNTHETIC),
+        }
+        common: dict[str, Any] = {
+            "cannot_show": "Rows copied with one small change are not clones; see the DCR share.",
+        }
+        if sh is None:
+            return Result(
+                rate,
+                details=details,
+                reading=f"{st} synthetic rows equal a training row; without a holdout chance cannot be told from copying.",
+                **common,
+            )
+        return self._compare(state, details, rate, common)
+
+    def _compare(self, facts: Facts, details: dict[str, Any], rate: float, common: dict[str, Any]) -> Result:
+        """Real rows with a synthetic twin: how many more of them are training rows than labels explain."""
+        in_train, in_holdout = details["n_train_with_twin"], details["n_holdout_with_twin"]
+        n_train, n_holdout = facts.rows[TRAIN], facts.rows[HOLDOUT]
+        twins = in_train + in_holdout
+        p = hypergeometric_tail(in_train, n_train + n_holdout, n_train, twins) if twins else 1.0
+        low, high, level = clopper_pearson(in_train, twins, facts.level) if twins else (0.0, 0.0, facts.level)
+        odds = n_train / n_holdout
+
+        def copied(share: float) -> float:
+            return twins * (share - (1 - share) * odds) / n_train
+
+        effect = copied(in_train / twins) if twins else 0.0
+        interval = (copied(low), copied(high), level) if twins else (0.0, 0.0, level)
+        details |= {
+            "copied_train_rows": effect,
+            "copied_train_rows_interval": list(interval),
+            "test": "hypergeometric on real rows with a synthetic twin",
+        }
+        st, sh = details["n_synthetic_train"], details["n_synthetic_holdout"]
+        return Result(
+            rate,
+            verdict=judge(interval[0], interval[1], 0.0, self.margin),
+            p_value=p,
+            expected=sh / facts.rows[SYNTHETIC],
+            details=details,
+            reading=f"{st} synthetic rows equal a training row and {sh} equal a holdout row.",
+            **common,
+        )

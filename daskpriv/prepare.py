@@ -1,0 +1,247 @@
+"""From opened tables to encoded blocks: one pass to know the columns, one pass to encode them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from daskpriv.engine.plan import check_memory
+from daskpriv.engine.run import Blocks, Engine, Pair, column_quantiles
+from daskpriv.errors import InputError
+from daskpriv.events import Warned
+from daskpriv.kernels.gower import NUMBERS
+from daskpriv.space.buckets import Buckets, refuses
+from daskpriv.space.encoding import Encoding
+from daskpriv.space.gower import GowerSpace, RangeFrom, SpaceOptions, fit_space
+from daskpriv.space.reading import Reading, reading
+from daskpriv.space.summary import ColumnSummary, PartSummary
+from daskpriv.tables.reconcile import differences, draft, looks_like_id
+from daskpriv.tables.schema import Column, Schema
+from daskpriv.tables.table import Table
+from daskpriv.tables.types import CATEGORICAL, Kind
+
+_TEXT_SHARE = 0.5
+_ID_SHARE = 0.9
+_ID_ROWS = 20
+PAPER_BUCKETS = 100
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How the caller narrows or describes the columns."""
+
+    schema: Schema | None = None
+    only: Sequence[str] | None = None
+    exclude: Collection[str] = ()
+    weights: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Surveyed:
+    """Tables whose columns are known: summaries, settled schema, encoding; nothing is encoded yet."""
+
+    tables: Mapping[str, Table]
+    schema: Schema
+    summaries: Mapping[str, PartSummary]
+    encoding: Encoding
+    differences: tuple[dict[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def by_column(self) -> dict[str, dict[str, ColumnSummary]]:
+        """{table: {column: summary}}."""
+        return {t: s.columns for t, s in self.summaries.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Everything the searches need."""
+
+    surveyed: Surveyed
+    encoding: Encoding
+    blocks: Mapping[str, Blocks]
+    spaces: Mapping[Pair, GowerSpace] = field(default_factory=dict)
+
+
+def survey(engine: Engine, tables: Mapping[str, Table], columns: Columns, real: Sequence[str], numeric_booleans: bool = False) -> Surveyed:
+    """Read every table once and settle schema and encoding.
+
+    Parameters
+    ----------
+    real : sequence of str
+        The tables that decide kinds; the first one leads.
+    numeric_booleans : bool
+        Store booleans as 0 and 1 (a published bucketing wants it).
+    """
+    schema = draft(tables, columns.schema, columns.only, columns.exclude, columns.weights)
+    if numeric_booleans:
+        schema = Schema(tuple(replace(c, kind=Kind.NUMERIC) if c.kind is Kind.BOOLEAN else c for c in schema.columns))
+    readings = _readings(tables, schema)
+    summaries = {name: engine.summarise(table, readings) for name, table in tables.items()}
+    by_column = {t: s.columns for t, s in summaries.items()}
+    schema, notes = _settle(schema, by_column, real, inferred=columns.schema is None)
+    for name in schema.names:
+        _check_finite(name, by_column)
+    readings = [replace(r, column=schema.column(r.column.name)) for r in readings]
+    warnings = [*notes, *(n for t in tables.values() for n in t.notes), *_misfits(by_column), *_lookalikes(schema, by_column, real)]
+    for message in warnings:
+        engine.listener(Warned(message))
+    differ = differences(tables, schema) + _unseen(schema, by_column, real)
+    return Surveyed(tables, schema, summaries, Encoding.fit(readings, by_column), tuple(differ), tuple(warnings))
+
+
+def _readings(tables: Mapping[str, Table], schema: Schema) -> list[Reading]:
+    return [reading(c, [t.schema.field(c.name).type for t in tables.values()]) for c in schema.used]
+
+
+def _settle(
+    schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSummary]], real: Sequence[str], inferred: bool
+) -> tuple[Schema, list[str]]:
+    """Tell ids and free text apart from ordinary columns, by what the leading real table holds."""
+    if not inferred:
+        return schema, []
+    notes, out = [], []
+    for column in schema.columns:
+        summary = by_column[real[0]][column.name]
+        settled = _settled(column, summary)
+        if settled.kind is Kind.ID:
+            notes.append(f"column {column.name!r} looks like an id (its name, and nearly every value is distinct) and is left out; declare another kind in a schema to keep it.")
+        out.append(settled)
+    if not any(c.used for c in out):
+        return schema, []
+    return Schema(tuple(out)), notes
+
+
+def _settled(column: Column, summary: ColumnSummary) -> Column:
+    values = summary.rows - summary.nulls
+    if values >= _ID_ROWS and looks_like_id(column.name) and summary.distinct >= _ID_SHARE * values and summary.nulls == 0:
+        if column.kind in (Kind.NUMERIC, Kind.NOMINAL):
+            return replace(column, kind=Kind.ID)
+    if column.kind is Kind.NOMINAL and values > 100 and summary.distinct > _TEXT_SHARE * values:
+        return replace(column, kind=Kind.TEXT)
+    return column
+
+
+def _check_finite(name: str, by_column: Mapping[str, Mapping[str, ColumnSummary]]) -> None:
+    for table, columns in by_column.items():
+        if name in columns and columns[name].infinite:
+            raise InputError(f"{table}: column {name!r} holds {columns[name].infinite} infinite value(s); replace them by null or a bound.")
+
+
+def _misfits(by_column: Mapping[str, Mapping[str, ColumnSummary]]) -> list[str]:
+    out = []
+    for table, columns in by_column.items():
+        for name, s in columns.items():
+            if not s.misfits:
+                continue
+            if s.misfits > (s.rows - s.nulls + s.misfits) / 2:
+                raise InputError(
+                    f"{table}: column {name!r}: {s.misfits} of {s.rows} cells do not fit the type of the real table; mend the file."
+                )
+            out.append(f"{table}: column {name!r}: {s.misfits} of {s.rows} cells do not fit the column's type and count as missing.")
+    return out
+
+
+def _unseen(schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSummary]], real: Sequence[str]) -> list[dict[str, str]]:
+    out = []
+    for column in schema.used:
+        known: set[Any] = set()
+        for table in real:
+            known |= set(by_column[table][column.name].counts or ())
+        for table, columns in by_column.items():
+            counts = columns[column.name].counts
+            if table in real or not counts or column.kind not in CATEGORICAL:
+                continue
+            new = [v for v in counts if v not in known]
+            if new:
+                rows = sum(counts[v] for v in new)
+                what = f"{len(new)} categories in {rows} rows that no real table has; they match nothing there"
+                out.append({"table": table, "column": column.name, "what": what})
+    return out
+
+
+def _lookalikes(schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSummary]], real: Sequence[str]) -> list[str]:
+    """Categories that differ from a real one only by case, blanks or Unicode form: most likely a mistake."""
+    out = []
+    for column in schema.used:
+        known = {v for t in real for v in (by_column[t][column.name].counts or ()) if isinstance(v, str)}
+        forms = {_form(v) for v in known}
+        for table, columns in by_column.items():
+            if table in real:
+                continue
+            near = [v for v in (columns[column.name].counts or ()) if isinstance(v, str) and v not in known and _form(v) in forms]
+            if near:
+                out.append(
+                    f"{table}: column {column.name!r}: {len(near)} categories differ from a real one only by case, blanks or "
+                    "Unicode form and never match; clean them if that is not meant."
+                )
+    return out
+
+
+def _form(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def encode(engine: Engine, surveyed: Surveyed) -> dict[str, Blocks]:
+    """Read every table again and leave its encoded blocks on the workers."""
+    check_memory(engine.layout, surveyed.encoding.row_bytes, 2, engine.executor.memory_per_slot)
+    return {name: engine.encode(table, surveyed.encoding) for name, table in surveyed.tables.items()}
+
+
+def spaces_for(
+    engine: Engine, surveyed: Surveyed, blocks: Mapping[str, Blocks], options: SpaceOptions, fit: Sequence[str]
+) -> Prepared:
+    """The Gower space of every direction; ranges that need quantiles or ranks are found from the blocks."""
+    spreads = _spreads(engine, surveyed, blocks, options, fit)
+    if options.range_from is RangeFrom.RANK and surveyed.encoding.width(NUMBERS):
+        supports = engine.distinct([blocks[t] for t in fit])
+        ordinal = {c.index for c in surveyed.encoding.columns if c.reading.column.kind is Kind.ORDINAL}
+        supports = {p: s for p, s in supports.items() if p not in ordinal and len(s[0])}
+        blocks = {name: engine.rank(b, supports) for name, b in blocks.items()}
+    summaries = surveyed.by_column
+    spaces = {
+        (q, r): fit_space(surveyed.encoding, options, summaries, q, r, fit, spreads) for q in blocks for r in blocks
+    }
+    return Prepared(surveyed, surveyed.encoding, blocks, spaces)
+
+
+def _spreads(
+    engine: Engine, surveyed: Surveyed, blocks: Mapping[str, Blocks], options: SpaceOptions, fit: Sequence[str]
+) -> dict[str, float] | None:
+    if options.spread is None:
+        return None
+    found = _quantiles(engine, surveyed, blocks, fit, options.spread)
+    names = {c.index: c.name for c in surveyed.encoding.columns if c.group == NUMBERS}
+    return {names[place]: high - low for place, (low, high) in found.items()}
+
+
+def _quantiles(
+    engine: Engine, surveyed: Surveyed, blocks: Mapping[str, Blocks], pool: Sequence[str], probabilities: Sequence[float]
+) -> dict[int, list[float]]:
+    counts = {
+        c.name: sum(surveyed.by_column[t][c.name].rows - surveyed.by_column[t][c.name].nulls for t in pool)
+        for c in surveyed.encoding.columns
+    }
+    wanted = column_quantiles(surveyed.encoding, NUMBERS, counts, probabilities)
+    return engine.quantiles([blocks[t] for t in pool], wanted)
+
+
+def bucketed(engine: Engine, surveyed: Surveyed, blocks: Mapping[str, Blocks]) -> Prepared:
+    """Blocks whose every column is a category: quantile buckets over all tables together."""
+    wide = refuses(surveyed.encoding)
+    if wide is not None:
+        raise InputError(f"column {wide!r}: integers beyond 2**53 cannot be bucketed; rescale it or exclude it.")
+    # numpy.linspace and i / n round some probabilities differently; the published buckets come from linspace.
+    probabilities = [float(p) for p in np.linspace(0, 1, PAPER_BUCKETS + 1)]
+    quantiles = _quantiles(engine, surveyed, blocks, list(blocks), probabilities)
+    empty = {c.index for c in surveyed.encoding.columns if c.group == NUMBERS} - set(quantiles)
+    buckets = Buckets.fit({**quantiles, **{place: [0.0] for place in empty}})
+    encoding = buckets.encoding(surveyed.encoding)
+    coded = {name: engine.bucket(b, buckets) for name, b in blocks.items()}
+    names = list(blocks)
+    space = fit_space(encoding, SpaceOptions(), surveyed.by_column, names[0], names[0], names)
+    return Prepared(surveyed, encoding, coded, {(q, r): space for q in names for r in names})

@@ -1,0 +1,76 @@
+"""Presets: a distance and metric options that reproduce a published tool, with what is known to mislead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from daskpriv.errors import InputError
+from daskpriv.space.gower import Missing, RangeFrom, SpaceOptions
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One way to run an evaluation.
+
+    Attributes
+    ----------
+    space : SpaceOptions
+    bucketed : bool
+        Quantile buckets and Hamming distance instead of Gower.
+    options : {metric: {option: value}}
+    metrics : tuple of str
+        The metrics of this preset when none are named.
+    warnings : tuple of str
+        Printed with every report.
+    """
+
+    name: str
+    space: SpaceOptions = SpaceOptions()
+    bucketed: bool = False
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ("dcr", "clones", "dcr_share")
+    warnings: tuple[str, ...] = ()
+
+
+_DIRECTIONS = (("synthetic", "train"), ("synthetic", "holdout"), ("holdout", "train"))
+
+DEFAULT = Preset("default")
+PRESETS = {
+    p.name: p
+    for p in (
+        DEFAULT,
+        Preset(
+            "mostly-paper",
+            bucketed=True,
+            options={"dcr_share": {"ties": "size"}, "dcr": {"directions": _DIRECTIONS}},
+            metrics=("dcr", "dcr_share"),
+            warnings=(
+                "preset mostly-paper: numbers are cut into 100 buckets, so a near copy and a far row of one bucket look alike, "
+                "and ties are credited by table size, which is biased when train and holdout differ in size.",
+            ),
+        ),
+        Preset(
+            "clearbox",
+            SpaceOptions(Missing.CLEARBOX, RangeFrom.PAIR_UNION),
+            options={
+                "dcr_share": {"ties": "strict", "clearbox": True},
+                "dcr": {"zero_bar": True, "bins": 20, "directions": _DIRECTIONS},
+            },
+            metrics=("dcr", "dcr_share"),
+            warnings=(
+                "preset clearbox: ranges are taken anew for every pair of tables, so distances to train and to holdout are "
+                "on different scales and the share can be far from 1/2 without any leak; ties count as further away.",
+            ),
+        ),
+    )
+}
+
+
+def preset(name: str | None) -> Preset:
+    """The preset called `name`; None is the default."""
+    if name is None:
+        return DEFAULT
+    if name not in PRESETS:
+        raise InputError(f"unknown preset {name!r}; known are {', '.join(PRESETS)}.")
+    return PRESETS[name]

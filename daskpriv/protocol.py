@@ -1,0 +1,96 @@
+"""What a metric is: the evidence it needs, a reduction over it, and a result small enough for a report.
+
+Shared by `daskpriv.metrics`, which holds them, and `daskpriv.engine`, which runs them; neither knows the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol
+
+from daskpriv.evidence import CreditLaw, Credits, Evidence, Facts, Request
+
+
+class Verdict(StrEnum):
+    """What a metric says about leakage, as far as it can."""
+
+    LEAK = "LEAK"
+    BOUNDED = "BOUNDED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_EVALUATED = "NOT_EVALUATED"
+    NOT_INTERPRETABLE = "NOT_INTERPRETABLE"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a metric found. Its size does not grow with the number of rows.
+
+    Attributes
+    ----------
+    value : float or None
+        The headline number; None when it could not be evaluated.
+    interval : (low, high, level) or None
+    p_value : float or None
+        One-sided, of the null "no leak"; `test` in `details` names the test.
+    verdict : Verdict
+    expected : float or None
+        The value to expect without any leak.
+    mde : float or None
+        Minimum detectable effect (80 % power, 5 % one-sided), on the scale of the effect.
+    details : dict
+        Plain numbers, strings and lists.
+    cannot_show : str
+        What this metric is blind to.
+    reading : str
+        The result in one plain sentence.
+    warnings : tuple of str
+    """
+
+    value: float | None
+    verdict: Verdict = Verdict.NOT_EVALUATED
+    interval: tuple[float, float, float] | None = None
+    p_value: float | None = None
+    expected: float | None = None
+    mde: float | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    cannot_show: str = ""
+    reading: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+Answers = Mapping[Credits, CreditLaw]
+State = Any
+Partial = Any
+
+
+class Metric(Protocol):
+    """A reduction in three pure functions, repeated until it ends in a `Result`.
+
+    `chunk` sees all answers about one block of query rows and returns a partial; `combine` is associative and
+    commutative; `advance` turns the whole into the next state (another pass) or into the result. Partials do not
+    grow with the number of rows. No randomness but what `Facts.seed` keys, no clock, no files.
+    """
+
+    name: ClassVar[str]
+
+    def needs(self, facts: Facts) -> Sequence[Request]:
+        """The evidence wanted; only tables that `facts` has."""
+        ...
+
+    def begin(self, facts: Facts) -> State:
+        """The state of the first pass."""
+        ...
+
+    def chunk(self, state: State, evidence: Evidence) -> Partial:
+        """Partial of one block of query rows."""
+        ...
+
+    def combine(self, a: Partial, b: Partial) -> Partial:
+        """Merge two partials."""
+        ...
+
+    def advance(self, state: State, partial: Partial, answers: Answers) -> State | Result:
+        """The next state, or the result."""
+        ...

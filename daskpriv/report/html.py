@@ -1,0 +1,28 @@
+"""One self-contained page from the report's JSON: no network, no scripts, every text escaped."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from daskpriv.report.charts import dcr_chart
+from daskpriv.report.text import number
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("daskpriv.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = number
+    return environment.get_template("page.html")
+
+
+def page(report: dict[str, Any], fragment: bool = False) -> str:
+    """Draw `report` (`Report.to_dict()` or a parsed report.json); `fragment` leaves out the document frame."""
+    dcr = report["metrics"].get("dcr")
+    chart = Markup(dcr_chart(dcr["details"]).svg) if dcr and dcr["details"] else None  # noqa: S704  (our own SVG, texts escaped)
+    return _template().render(r=report, chart=chart, fragment=fragment)

@@ -1,0 +1,31 @@
+"""Where the work runs: the client given, the active one, or threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from daskpriv.engine.dask import Dask, active_client, from_dask, is_dask_frame
+from daskpriv.engine.executor import Executor, Threads
+from daskpriv.errors import InputError
+from daskpriv.tables.open import open_table
+from daskpriv.tables.table import Table
+
+
+@contextmanager
+def executor_for(client: Any = None) -> Iterator[Executor]:
+    """An executor over `client`, else over the active client, else over threads; closed at the end."""
+    client = client if client is not None else active_client()
+    if client is not None and not hasattr(client, "submit"):
+        raise InputError(f"client: expected a distributed.Client, got {type(client).__name__}.")
+    executor: Executor = Threads() if client is None else Dask(client)
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+def open_any(source: Any, name: str, like: Table | None = None) -> Table:
+    """Open files, frames in memory or a Dask DataFrame."""
+    return from_dask(source, name) if is_dask_frame(source) else open_table(source, name, like)

@@ -1,0 +1,70 @@
+"""Encoded rows: what the kernels search in. Codes and numbers only, no names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpriv.kernels.gower import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Encoded rows of one table.
+
+    row      int64   (n,)     row ids, ascending
+    numbers  float64 (n, a)   NaN = missing
+    wide     int64   (n, b)   integers too wide for float64; the smallest int64 = missing
+    codes    int32   (n, c)   category codes; -1 = missing
+    hashes   int64   (n, 2h)  128-bit hashes of high-cardinality categories; (0, 0) = missing
+    """
+
+    row: NDArray[np.int64]
+    numbers: NDArray[np.float64]
+    wide: NDArray[np.int64]
+    codes: NDArray[np.int32]
+    hashes: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"Block(rows={len(self)})"
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(a.nbytes for a in (self.row, self.numbers, self.wide, self.codes, self.hashes))
+
+    def take(self, places: NDArray[np.int64]) -> Block:
+        """The rows at these positions."""
+        return Block(*(np.ascontiguousarray(a[places]) for a in (self.row, self.numbers, self.wide, self.codes, self.hashes)))
+
+    def with_codes(self, codes: NDArray[np.int32]) -> Block:
+        """The same rows with other category codes."""
+        return replace(self, codes=np.ascontiguousarray(codes))
+
+    @cached_property
+    def arrays(self) -> Rows:
+        """The arrays in the kernels' order, read-only so that one compiled kernel serves every source of memory."""
+        return tuple(_frozen(a) for a in (self.numbers, self.wide, self.codes, self.hashes, self.row))
+
+    @cached_property
+    def low_bytes(self) -> NDArray[np.uint8]:
+        """Lowest byte of every category code, rows first; at most 255 columns, so that counts fit a byte."""
+        both = [self.codes[:, :255].astype(np.uint8), self.hashes[:, ::2].astype(np.uint8)]
+        return _frozen(np.ascontiguousarray(np.concatenate(both, axis=1)[:, :255]))
+
+    @cached_property
+    def low_columns(self) -> NDArray[np.uint8]:
+        """`low_bytes` with columns first."""
+        return _frozen(np.ascontiguousarray(self.low_bytes.T))
+
+
+def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view

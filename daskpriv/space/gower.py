@@ -1,0 +1,246 @@
+"""The Gower space: ranges, weights and the missing policy of one search; semantics in docs/semantics.md section 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpriv.errors import InputError
+from daskpriv.kernels.gower import ANONYMETER, CODES, DROP, HASHES, LEVEL, MAXIMUM, NUMBERS, Measure
+from daskpriv.space.block import Block
+from daskpriv.space.encoding import ColumnCode, Encoding
+from daskpriv.space.summary import ColumnSummary
+from daskpriv.tables.types import Kind
+
+
+class Missing(StrEnum):
+    """What a missing cell means.
+
+    level       both missing 0, one missing 1 (default: an identical row has distance 0)
+    gower       the column is left out of the pair; distance 1 when every column is
+    max         any missing 1
+    anonymeter  numbers: both missing 1, one missing no neighbour at all; categories as `level`
+    clearbox    numbers: a column with any missing cell counts 0 for every pair; categories: missing and
+                categories that the query table does not hold are one and the same
+    """
+
+    LEVEL = "level"
+    GOWER = "gower"
+    MAX = "max"
+    ANONYMETER = "anonymeter"
+    CLEARBOX = "clearbox"
+
+
+class RangeFrom(StrEnum):
+    """Which rows give a numeric column its range.
+
+    real            train and holdout together, once (default: symmetric, and no synthetic row can stretch it)
+    train, all      train; all three tables
+    pair_union      query and reference of each search
+    pair_reference  the reference of each search
+    quantile        the span between two quantiles of the real rows
+    iqr             the interquartile range of the real rows
+    rank            values are replaced by their mid-rank among the real rows
+    """
+
+    REAL = "real"
+    TRAIN = "train"
+    ALL = "all"
+    PAIR_UNION = "pair_union"
+    PAIR_REFERENCE = "pair_reference"
+    QUANTILE = "quantile"
+    IQR = "iqr"
+    RANK = "rank"
+
+
+_KERNEL = {
+    Missing.LEVEL: LEVEL,
+    Missing.GOWER: DROP,
+    Missing.MAX: MAXIMUM,
+    Missing.ANONYMETER: ANONYMETER,
+    Missing.CLEARBOX: LEVEL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceOptions:
+    """The choices that define a distance.
+
+    Attributes
+    ----------
+    missing : Missing
+    range_from : RangeFrom
+    quantiles : (low, high)
+        For `range_from="quantile"`.
+    weights_in : "mean" or "denominator"
+        `denominator` leaves weights out of the sum, as two published tools do.
+    """
+
+    missing: Missing = Missing.LEVEL
+    range_from: RangeFrom = RangeFrom.REAL
+    quantiles: tuple[float, float] = (0.01, 0.99)
+    weights_in: str = "mean"
+
+    def __post_init__(self) -> None:
+        low, high = self.quantiles
+        if not 0 <= low < high <= 1:
+            raise InputError("range quantiles must be two numbers with 0 <= low < high <= 1.")
+        if self.weights_in not in ("mean", "denominator"):
+            raise InputError("weights_in must be 'mean' or 'denominator'.")
+
+    @property
+    def per_pair(self) -> bool:
+        """True when two searches may use different ranges, so that their distances do not compare."""
+        return self.range_from in (RangeFrom.PAIR_UNION, RangeFrom.PAIR_REFERENCE)
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The quantiles that give the ranges, if any do."""
+        if self.range_from is RangeFrom.QUANTILE:
+            return self.quantiles
+        return (0.25, 0.75) if self.range_from is RangeFrom.IQR else None
+
+
+@dataclass(frozen=True, eq=False)
+class GowerSpace:
+    """Everything one search needs to turn two encoded rows into a distance.
+
+    scale   float64 (p,)  range of each column in stored units; 0 makes the column all-or-nothing
+    weight  float64 (p,)
+    total   float          what the weighted sum is divided by
+    known   per code column, bool (categories + 1,): the codes the query table holds, for `clearbox`
+    """
+
+    group: NDArray[np.int8]
+    index: NDArray[np.int32]
+    scale: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    total: float
+    missing: Missing
+    known: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"GowerSpace(columns={len(self.group)}, missing={self.missing.value})"
+
+    @property
+    def measure(self) -> Measure:
+        """The kernels' form of this space."""
+        arrays = []
+        for array in (self.group, self.index, self.scale, self.weight):
+            view = array.view()
+            view.flags.writeable = False
+            arrays.append(view)
+        return (*arrays, float(self.total), np.int8(_KERNEL[self.missing]))
+
+    @property
+    def unit(self) -> float:
+        """Least weight of a categorical column: what one differing code byte proves, 0 when it proves nothing."""
+        weights = self.weight[(self.group == CODES) | (self.group == HASHES)]
+        return float(weights.min()) if len(weights) and self.missing is not Missing.GOWER else 0.0
+
+    def view(self, block: Block) -> Block:
+        """The block as this space sees it."""
+        if not self.known:
+            return block
+        codes = block.codes.copy()
+        for column, held in self.known.items():
+            codes[:, column] = np.where(held[codes[:, column]], codes[:, column], -1)
+        return block.with_codes(codes)
+
+
+def fit_space(
+    encoding: Encoding,
+    options: SpaceOptions,
+    summaries: Mapping[str, Mapping[str, ColumnSummary]],
+    query: str,
+    reference: str,
+    fit: Sequence[str],
+    spreads: Mapping[str, float] | None = None,
+) -> GowerSpace:
+    """The space of one search.
+
+    Parameters
+    ----------
+    summaries : {table: {column: ColumnSummary}}
+    query, reference : str
+        Tables of this search; only the `pair_*` ranges and the `clearbox` policy look at them.
+    fit : sequence of str
+        Tables that give the ranges otherwise.
+    spreads : {column: stored units}, optional
+        Ranges found from quantiles.
+    """
+    pair = {RangeFrom.PAIR_UNION: (query, reference), RangeFrom.PAIR_REFERENCE: (reference,)}
+    tables = pair.get(options.range_from, tuple(fit))
+    tables = tuple(dict.fromkeys(tables))
+    scale, weight, known = [], [], {}
+    for c in encoding.columns:
+        by_table = {t: s[c.name] for t, s in summaries.items()}
+        scale.append(_scale(c, options, [by_table[t] for t in tables], spreads))
+        gap = _numeric(c) and by_table[query].nulls + by_table[reference].nulls > 0
+        weight.append(0.0 if options.missing is Missing.CLEARBOX and gap else c.reading.column.weight)
+        if options.missing is Missing.CLEARBOX and c.group == CODES and c.categories is not None:
+            held = by_table[query].counts or {}
+            flags = [value in held for value in c.categories.to_pylist()]
+            known[c.index] = np.array([*flags, True])
+    total = float(sum(c.reading.column.weight for c in encoding.columns))
+    if total <= 0:
+        raise InputError("all column weights are 0; give at least one column a weight above 0.")
+    weights = np.array(weight)
+    if options.weights_in == "denominator":
+        weights = (weights > 0).astype(np.float64)
+    return GowerSpace(
+        np.array([c.group for c in encoding.columns], np.int8),
+        np.array([c.index for c in encoding.columns], np.int32),
+        np.array(scale),
+        weights,
+        total,
+        options.missing,
+        known,
+    )
+
+
+def _numeric(c: ColumnCode) -> bool:
+    return c.group not in (CODES, HASHES) and c.reading.column.kind is not Kind.ORDINAL
+
+
+def _scale(
+    c: ColumnCode, options: SpaceOptions, chosen: Sequence[ColumnSummary], spreads: Mapping[str, float] | None
+) -> float:
+    column = c.reading.column
+    if column.kind is Kind.ORDINAL:
+        return float(len(column.levels) - 1)
+    if c.group in (CODES, HASHES):
+        return 1.0
+    if column.range is not None:
+        return c.units(column.range)
+    if options.range_from is RangeFrom.RANK and c.group == NUMBERS:
+        return 1.0
+    if spreads is not None and c.name in spreads:
+        return spreads[c.name]
+    whole = sum(chosen, ColumnSummary())
+    if whole.low is None:
+        return 0.0
+    span = c.span(whole.low, whole.high)
+    if not np.isfinite(span):
+        raise InputError(f"column {c.name!r}: range overflows float64; rescale it.")
+    return span
+
+
+def rank_of(values: NDArray[np.float64], support: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mid-rank in [0, 1] of each value among weighted `support` points (ascending); NaN stays NaN.
+
+    A value between two support points gets a rank of its own, so that it never coincides with a real value.
+
+    >>> rank_of(np.array([1.0, 1.5, 2.0]), np.array([1.0, 2.0]), np.array([2, 2]))
+    array([0.25, 0.5 , 0.75])
+    """
+    edges = np.concatenate([[0], np.cumsum(counts)])
+    below = edges[np.searchsorted(support, values, side="left")]
+    upto = edges[np.searchsorted(support, values, side="right")]
+    out = (below + upto) / (2.0 * edges[-1])
+    out[np.isnan(values)] = np.nan
+    return np.asarray(out, np.float64)

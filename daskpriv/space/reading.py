@@ -1,0 +1,132 @@
+"""How the cells of one column are read, whatever Arrow type each table stores them in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import types as at
+
+from daskpriv.errors import InputError
+from daskpriv.tables.schema import Column
+from daskpriv.tables.types import CATEGORICAL, Family, Kind, family
+
+_UNITS = ("s", "ms", "us", "ns")
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One column, and the Arrow type that holds the values of every table without loss.
+
+    Attributes
+    ----------
+    column : Column
+    carrier : pyarrow.DataType
+        int64 stands for any integers, unsigned ones included.
+    """
+
+    column: Column
+    carrier: pa.DataType
+
+    @property
+    def categorical(self) -> bool:
+        """True when values are compared by equality (or by their place among levels)."""
+        return self.column.kind in CATEGORICAL or self.column.kind is Kind.ORDINAL
+
+    @property
+    def integral(self) -> bool:
+        """True when values are exact integers in some unit."""
+        return not self.categorical and not at.is_floating(self.carrier)
+
+    @property
+    def timed(self) -> bool:
+        """True for timestamps, durations and times of day."""
+        return at.is_temporal(self.carrier)
+
+    def plain(self, values: pa.ChunkedArray, table: str) -> pa.Array:
+        """Cells as one array of the carrier type (integers keep their own); NaN becomes null."""
+        try:
+            if at.is_dictionary(values.type):
+                values = values.cast(values.type.value_type)
+            array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+            if isinstance(array, pa.ChunkedArray):
+                array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+            if self.carrier == pa.int64() and at.is_integer(array.type):
+                return array
+            if at.is_decimal(self.carrier) and at.is_integer(array.type):
+                array = array.cast(pa.decimal128(20, 0))
+            array = array.cast(self.carrier)
+        except pa.ArrowInvalid:
+            raise InputError(
+                f"{table}: column {self.column.name!r} holds values that do not fit {self.carrier}; "
+                "store the column with one type in all tables."
+            ) from None
+        if at.is_floating(array.type):
+            array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+        return array
+
+    def floats(self, array: pa.Array) -> NDArray[np.float64]:
+        """Float64 values, NaN where missing; only when `integral` is false."""
+        return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
+
+    def integers(self, array: pa.Array, table: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Exact integers (int64 or uint64) and a mask of the missing ones (their value is arbitrary)."""
+        missing = np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False), bool)
+        if at.is_decimal(array.type):
+            return self._unscaled(array, table), missing
+        if at.is_temporal(array.type):
+            array = array.cast(pa.int32() if at.is_date32(array.type) or at.is_time32(array.type) else pa.int64())
+        whole = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
+        return (whole if whole.dtype == np.uint64 else whole.astype(np.int64)), missing
+
+    def _unscaled(self, array: pa.Array, table: str) -> NDArray[np.int64]:
+        array = pc.fill_null(array, pa.scalar(0, pa.int64()).cast(array.type))
+        words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array))].reshape(-1, 2)
+        if np.any(words[:, 1] != words[:, 0] >> 63):
+            raise InputError(
+                f"{table}: column {self.column.name!r} holds decimals beyond 64 bits; cast it to double or drop digits."
+            )
+        return words[:, 0]
+
+
+def reading(column: Column, types: Sequence[pa.DataType]) -> Reading:
+    """Choose the carrier of a column from its physical types in all tables.
+
+    Raises `InputError` when the carrier would lose digits that the tables hold.
+    """
+    plain = [t.value_type if at.is_dictionary(t) else t for t in types]
+    plain = [t for t in plain if not at.is_null(t)] or [pa.string()]
+    of = family(plain[0])
+    if of is Family.BOOLEAN:
+        return Reading(column, pa.int64() if column.kind is Kind.NUMERIC else pa.bool_())
+    if of is Family.CATEGORY:
+        binary = any(not (at.is_string(t) or at.is_large_string(t) or at.is_string_view(t)) for t in plain)
+        return Reading(column, pa.large_binary() if binary else pa.large_string())
+    if of is Family.NUMBER:
+        return Reading(column, _number(plain))
+    unit = max((_unit(t) for t in plain), key=_UNITS.index)
+    if of is Family.DURATION:
+        return Reading(column, pa.duration(unit))
+    if of is Family.CLOCK:
+        return Reading(column, pa.time64(unit if unit in ("us", "ns") else "us"))
+    return Reading(column, pa.timestamp(unit, "UTC" if of is Family.INSTANT else None))
+
+
+def _number(types: Sequence[pa.DataType]) -> pa.DataType:
+    if any(at.is_floating(t) for t in types):
+        return pa.float64()
+    if any(at.is_decimal(t) for t in types):
+        return pa.decimal128(38, max(t.scale for t in types if at.is_decimal(t)))
+    return pa.int64()
+
+
+def _unit(kind: pa.DataType) -> str:
+    if at.is_date32(kind):
+        return "s"
+    return "ms" if at.is_date64(kind) else str(kind.unit)

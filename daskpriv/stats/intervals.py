@@ -1,0 +1,34 @@
+"""Intervals for proportions and counts; scipy does the arithmetic."""
+
+from __future__ import annotations
+
+from scipy import stats
+
+Interval = tuple[float, float, float]
+
+
+def clopper_pearson(hits: int, n: int, level: float = 0.95) -> Interval:
+    """Exact interval (low, high, level) of a binomial proportion. Source: Clopper & Pearson (1934).
+
+    >>> low, high, level = clopper_pearson(0, 10)
+    >>> round(low, 3), round(high, 3)
+    (0.0, 0.308)
+    """
+    tail = (1 - level) / 2
+    low = 0.0 if hits == 0 else float(stats.beta.ppf(tail, hits, n - hits + 1))
+    high = 1.0 if hits == n else float(stats.beta.ppf(1 - tail, hits + 1, n - hits))
+    return low, high, level
+
+
+def hypergeometric_tail(hits: int, n: int, marked: int, drawn: int) -> float:
+    """P(X >= hits) when `drawn` of `n` rows are taken at random and `marked` of the n are special.
+
+    >>> round(hypergeometric_tail(5, 10, 5, 5), 5)
+    0.00397
+    """
+    return float(stats.hypergeom.sf(hits - 1, n, marked, drawn))
+
+
+def normal_quantile(level: float) -> float:
+    """Two-sided standard normal quantile: 1.96 for a level of 0.95."""
+    return float(stats.norm.ppf(0.5 + level / 2))

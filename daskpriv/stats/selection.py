@@ -1,0 +1,121 @@
+"""Exact order statistics of distributed values, digit by digit (radix selection over the float64 bits).
+
+No worker sends values, only counts: pass by pass the bits of each wanted value are fixed from the top.
+The result is the value that sorting everything would give, for any partitioning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SIGN = np.uint64(1 << 63)
+
+
+def _to_key(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Map float64 to uint64 in the same order; -0.0 joins 0.0."""
+    bits = (values + 0.0).view(np.uint64)
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def _from_key(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return np.where(keys & _SIGN, keys & ~_SIGN, ~keys).view(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """A search for the values at 0-based `ranks` of a sorted whole; NaN never counts.
+
+    prefix  uint64 (m,)  the bits of each wanted value fixed so far
+    rank    int64  (m,)  its rank among the values that share this prefix
+    left    int          bits still open
+    """
+
+    prefix: NDArray[np.uint64]
+    rank: NDArray[np.int64]
+    left: int = 64
+
+    @classmethod
+    def at(cls, ranks: Sequence[int]) -> Selection:
+        """Begin a search for the values at these ranks."""
+        return cls(np.zeros(len(ranks), np.uint64), np.asarray(ranks, np.int64))
+
+    @property
+    def done(self) -> bool:
+        """True when every bit is known."""
+        return self.left == 0 or len(self.rank) == 0
+
+    @property
+    def _digit(self) -> int:
+        # 16 bits a pass while few prefixes are open (at most 32 x 512 KiB of counts), else 8.
+        return 16 if len(np.unique(self.prefix)) <= 32 else 8
+
+    def count(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Partial of one chunk: how often each next digit follows each open prefix; int64 (prefixes, 2**digit)."""
+        open_prefixes = np.unique(self.prefix)
+        digit = self._digit
+        keys = _to_key(values[~np.isnan(values)])
+        if self.left < 64:
+            head = keys >> np.uint64(self.left)
+            place = np.minimum(np.searchsorted(open_prefixes, head), len(open_prefixes) - 1)
+            keep = open_prefixes[place] == head
+            keys, place = keys[keep], place[keep]
+        else:
+            place = np.zeros(len(keys), np.int64)
+        mask = np.uint64((1 << digit) - 1)
+        cell = (place.astype(np.int64) << digit) + ((keys >> np.uint64(self.left - digit)) & mask).astype(np.int64)
+        return np.bincount(cell, minlength=len(open_prefixes) << digit).reshape(len(open_prefixes), -1)
+
+    def narrow(self, counts: NDArray[np.int64]) -> Selection:
+        """Fix the next digit of every wanted value from the summed counts."""
+        digit = self._digit
+        below = np.cumsum(counts, axis=1)
+        place = np.searchsorted(np.unique(self.prefix), self.prefix)
+        found = np.array([np.searchsorted(below[p], r, side="right") for p, r in zip(place, self.rank, strict=True)], np.int64)
+        before = np.where(found > 0, below[place, np.maximum(found - 1, 0)], 0)
+        prefix = (self.prefix << np.uint64(digit)) | found.astype(np.uint64) if self.left < 64 else found.astype(np.uint64)
+        return replace(self, prefix=prefix, rank=self.rank - before, left=self.left - digit)
+
+    def values(self) -> NDArray[np.float64]:
+        """The wanted values, in the order of `at`."""
+        return _from_key(self.prefix)
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Which order statistics a set of quantiles needs, and how they combine (numpy's `linear` rule).
+
+    Source: Hyndman & Fan (1996), type 7.
+    """
+
+    probabilities: tuple[float, ...]
+    n: int
+
+    def ranks(self) -> list[int]:
+        """Two neighbouring ranks for each probability."""
+        out: list[int] = []
+        for p in self.probabilities:
+            low = min(int(np.floor(p * (self.n - 1))), self.n - 1)
+            out += [low, min(low + 1, self.n - 1)]
+        return out
+
+    def combine(self, values: NDArray[np.float64]) -> list[float]:
+        """Interpolate the values found at `ranks`; the same float64 steps as `numpy.quantile`.
+
+        >>> q = Quantiles((0.0, 0.5, 1.0), 4)
+        >>> q.combine(np.array([1.0, 2.0, 3.0, 10.0])[q.ranks()])
+        [1.0, 2.5, 10.0]
+        """
+        out = []
+        for p, low, high in zip(self.probabilities, values[::2], values[1::2], strict=True):
+            place = p * (self.n - 1)
+            t = place - np.floor(place)
+            if low == high:
+                out.append(float(low))
+            else:
+                step = high - low
+                out.append(float(high - step * (1 - t) if t >= 0.5 else low + step * t))
+        return out

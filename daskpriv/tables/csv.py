@@ -1,0 +1,244 @@
+"""CSV files, plain or gzip, as pieces that start at row boundaries.
+
+One pass on opening finds the boundaries and the narrowest type that fits every cell of each column
+(integer, float, boolean, ISO date or timestamp, else text); an empty cell is missing.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from daskpriv.errors import InputError
+from daskpriv.tables.files import File
+from daskpriv.tables.table import Table, check_names
+
+CHUNK = 8 << 20
+_NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
+_LADDER = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+
+
+@dataclass(frozen=True)
+class CsvPiece:
+    """Rows [start, stop) of the byte range [offset, offset + length) of one file."""
+
+    file: File
+    header: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    offset: int
+    length: int
+    start: int
+    stop: int
+
+    @property
+    def label(self) -> str:
+        """What to call it in messages."""
+        return f"file {self.file.label}"
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return self.stop - self.start
+
+    def cut(self, start: int, stop: int) -> CsvPiece:
+        """Only the rows [start, stop) of this piece."""
+        return replace(self, start=self.start + start, stop=self.start + stop)
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Parse the byte range; cells that do not fit the column's type become missing (counted by `misfits`)."""
+        text = self._text(columns)
+        return pa.table([_cast(text.column(c), self._type(c)) for c in columns], names=list(columns))
+
+    def misfits(self, columns: Sequence[str]) -> dict[str, int]:
+        """How many non-empty cells of each column do not fit its type."""
+        text = self._text(columns)
+        out = {}
+        for c in columns:
+            blank = _blank(text.column(c), self._type(c))
+            out[c] = _cast(text.column(c), self._type(c)).null_count - int(pc.sum(blank).as_py() or 0)
+        return out
+
+    def _type(self, column: str) -> pa.DataType:
+        return self.types[self.header.index(column)]
+
+    def _text(self, columns: Sequence[str]) -> pa.Table:
+        with fsspec.open(self.file.url, "rb", compression=_compression(self.file)) as handle:
+            handle.seek(self.offset)
+            data = handle.read(self.length)
+        return _parse(data, self.header, list(columns)).slice(self.start, self.rows)
+
+
+def open_csv(files: Sequence[File], name: str, like: Mapping[str, pa.DataType] | None = None) -> Table:
+    """Index CSV files; `like` gives the types of columns that a real table has already settled."""
+    indexed = [_index(file, name) for file in files]
+    header = indexed[0].header
+    check_names(name, header)
+    for file, other in zip(files, indexed, strict=True):
+        if set(other.header) != set(header):
+            raise InputError(f"{name}: file {file.label} has other columns than file {files[0].label}; give them one header.")
+    fits = {c: set.intersection(*(i.fits[c] for i in indexed)) for c in header}
+    types = {c: next((t for t in _LADDER if t in fits[c]), pa.string()) for c in header}
+    types = {c: pa.null() if all(i.empty[c] for i in indexed) else t for c, t in types.items()}
+    types.update({c: t for c, t in (like or {}).items() if c in types and not (pa.types.is_integer(t) and types[c] == pa.float64())})
+    pieces = []
+    for file, found in zip(files, indexed, strict=True):
+        kinds = tuple(types[c] for c in found.header)
+        pieces += [CsvPiece(file, found.header, kinds, o, n, 0, rows) for o, n, rows in found.ranges]
+    schema = pa.schema([pa.field(c, types[c]) for c in header])
+    return Table(name, schema, tuple(pieces), tuple(f.url for f in files), tuple((f.url, f.size) for f in files))
+
+
+@dataclass(frozen=True)
+class _Index:
+    header: tuple[str, ...]
+    ranges: list[tuple[int, int, int]]
+    fits: dict[str, set[pa.DataType]]
+    empty: dict[str, bool]
+
+
+def _compression(file: File) -> str | None:
+    return "gzip" if file.url.lower().endswith(".gz") else None
+
+
+def _chunks(file: File) -> Iterator[tuple[int, bytes]]:
+    """Byte ranges that end at a row's end: a newline outside quotes."""
+    with fsspec.open(file.url, "rb", compression=_compression(file)) as handle:
+        offset, held = 0, b""
+        while data := handle.read(CHUNK):
+            held += data
+            raw = np.frombuffer(held, np.uint8)
+            quoted = np.cumsum(raw == ord('"'), dtype=np.int64) & 1
+            ends = np.flatnonzero((raw == ord("\n")) & (quoted == 0))
+            if len(ends):
+                cut = int(ends[-1]) + 1
+                yield offset, held[:cut]
+                offset, held = offset + cut, held[cut:]
+        if held.strip():
+            yield offset, held
+
+
+def _index(file: File, name: str) -> _Index:
+    if file.size == 0:
+        raise InputError(f"{name}: file {file.label} is empty (0 bytes); write it again.")
+    header: tuple[str, ...] = ()
+    ranges: list[tuple[int, int, int]] = []
+    fits: dict[str, set[pa.DataType]] = {}
+    empty: dict[str, bool] = {}
+    try:
+        for offset, data in _chunks(file):
+            if not header:
+                header, skip = _header(data, file, name)
+                fits, empty = {c: set(_LADDER) for c in header}, dict.fromkeys(header, True)
+                offset, data = offset + skip, data[skip:]
+            if not data.strip():
+                continue
+            text = _parse(data, header, list(header))
+            ranges.append((offset, len(data), text.num_rows))
+            for c in header:
+                fits[c], here = _fitting(text.column(c), fits[c])
+                empty[c] = empty[c] and here
+    except InputError:
+        raise
+    except PermissionError:
+        raise InputError(f"{name}: no permission to read file {file.label}; check its access rights.") from None
+    except Exception as error:
+        raise InputError(
+            f"{name}: file {file.label} is not well-formed CSV ({type(error).__name__}): every row needs as many cells "
+            "as the header, in UTF-8; mend or convert the file."
+        ) from None
+    if not header:
+        raise InputError(f"{name}: file {file.label} has no header line; write it again.")
+    return _Index(header, ranges, fits, empty)
+
+
+def _header(data: bytes, file: File, name: str) -> tuple[tuple[str, ...], int]:
+    data_start = 3 if data.startswith(b"\xef\xbb\xbf") else 0
+    raw = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero((raw == ord("\n")) & ((np.cumsum(raw == ord('"'), dtype=np.int64) & 1) == 0))
+    stop = int(ends[0]) + 1 if len(ends) else len(data)
+    line = data[data_start:stop]
+    if not line.strip():
+        raise InputError(f"{name}: file {file.label} has no header line; write it again.")
+    table = pacsv.read_csv(io.BytesIO(line), read_options=pacsv.ReadOptions(autogenerate_column_names=True))
+    names = tuple(str(v) for v in pacsv.read_csv(
+        io.BytesIO(line),
+        read_options=pacsv.ReadOptions(autogenerate_column_names=True),
+        convert_options=pacsv.ConvertOptions(column_types=dict.fromkeys(table.column_names, pa.string())),
+    ).to_pylist()[0].values())
+    return names, stop
+
+
+def _parse(data: bytes, header: Sequence[str], columns: list[str]) -> pa.Table:
+    """All cells as text; an empty cell is null, a quoted empty one is an empty string."""
+    names = [f"f{i}" for i in range(len(header))]
+    wanted = [names[list(header).index(c)] for c in columns]
+    table = pacsv.read_csv(
+        io.BytesIO(data),
+        read_options=pacsv.ReadOptions(column_names=names, use_threads=False, block_size=max(len(data) + 1, 1)),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True),
+        convert_options=pacsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=wanted,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return table.rename_columns(columns)
+
+
+def _blank(text: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_string(kind):
+        return pc.is_null(text)
+    return pc.fill_null(pc.is_in(pc.utf8_trim_whitespace(text), value_set=pa.array(_NULLS)), True)
+
+
+def _cast(text: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Cells as `kind`; cells that do not fit become null."""
+    if pa.types.is_string(kind):
+        return text
+    if pa.types.is_null(kind):
+        return pa.chunked_array([pa.nulls(len(text))])
+    trimmed = pc.utf8_trim_whitespace(text)
+    clean = pc.if_else(_blank(text, kind), pa.scalar(None, pa.string()), trimmed)
+    try:
+        return clean.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return _cast_each(clean, kind)
+
+
+def _cast_each(text: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Cast distinct values one by one: only a file with misfits pays for this."""
+    coded = text.combine_chunks().dictionary_encode()
+    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+    values = []
+    for value in coded.dictionary:
+        try:
+            values.append(value.cast(kind))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            values.append(pa.scalar(None, kind))
+    dictionary = pa.array([v.as_py() for v in values], kind)
+    return pa.chunked_array([dictionary.take(coded.indices)])
+
+
+def _fitting(text: pa.ChunkedArray, candidates: set[pa.DataType]) -> tuple[set[pa.DataType], bool]:
+    """Which of the candidate types fit every cell, and whether every cell is empty."""
+    blank = _blank(text, pa.int64())
+    if bool(pc.all(blank).as_py()):
+        return candidates, True
+    clean = pc.utf8_trim_whitespace(text.filter(pc.invert(blank)))
+    out = set()
+    for kind in candidates:
+        try:
+            clean.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+        out.add(kind)
+    return out, False

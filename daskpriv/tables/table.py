@@ -1,0 +1,140 @@
+"""A table is a list of pieces with known row counts: nothing is read until a worker reads its part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from daskpriv.errors import DaskprivError, InputError
+
+
+class Piece(Protocol):
+    """Consecutive rows of a table that can be read on their own, on any machine."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        ...
+
+    def cut(self, start: int, stop: int) -> Piece:
+        """Only the rows [start, stop)."""
+        ...
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """The rows, with exactly these columns in this order."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows [first_row, first_row + rows) of table `name`; small and picklable unless it holds a frame."""
+
+    name: str
+    first_row: int
+    pieces: tuple[Piece, ...]
+
+    def __repr__(self) -> str:
+        return f"Part({self.name}, rows {self.first_row}..{self.first_row + self.rows})"
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(piece.rows for piece in self.pieces)
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Read the rows; anything that goes wrong is told without quoting cells."""
+        try:
+            tables = [piece.read(columns) for piece in self.pieces]
+            got = sum(t.num_rows for t in tables)
+        except DaskprivError:
+            raise
+        except MemoryError:
+            raise InputError(f"{self.name}: out of memory while reading rows from {self.first_row}; use fewer rows per block.") from None
+        except Exception as error:
+            raise InputError(
+                f"{self.name}: rows {self.first_row} to {self.first_row + self.rows} cannot be read "
+                f"({type(error).__name__}): {self._where()} is damaged, has changed or is not accessible; replace the file."
+            ) from None
+        if got != self.rows:
+            raise InputError(f"{self.name}: {self._where()} changed while it was read; run again on files that stay still.")
+        return _unify(tables)
+
+    def _where(self) -> str:
+        return ", ".join(dict.fromkeys(str(getattr(p, "label", "the frame")) for p in self.pieces[:3]))
+
+
+def _unify(tables: list[pa.Table]) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Where the rows of one table are, and what its columns look like.
+
+    Attributes
+    ----------
+    name : str
+        The role it plays: "train", "holdout", "synthetic", ...
+    schema : pyarrow.Schema
+        Physical schema common to all pieces.
+    pieces : tuple of Piece
+        In row order; row ids count through them.
+    source : tuple of str
+        What to call it in reports: paths without credentials, or "pandas.DataFrame".
+    notes : tuple of str
+        What was noticed while opening it.
+    """
+
+    name: str
+    schema: pa.Schema
+    pieces: tuple[Piece, ...]
+    source: tuple[str, ...] = ()
+    files: tuple[tuple[str, int], ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        return f"Table({self.name}, rows={self.rows}, columns={len(self.schema)})"
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(piece.rows for piece in self.pieces)
+
+    def renamed(self, name: str) -> Table:
+        """The same rows in another role."""
+        return replace(self, name=name)
+
+    def parts(self, rows_per_part: int) -> Iterator[Part]:
+        """Cut and join pieces into parts of exactly `rows_per_part` rows (the last one may be shorter)."""
+        held: list[Piece] = []
+        first = room = 0
+        room = rows_per_part
+        for piece in self.pieces:
+            start = 0
+            while start < piece.rows:
+                take = min(room, piece.rows - start)
+                held.append(piece if take == piece.rows else piece.cut(start, start + take))
+                start += take
+                room -= take
+                if room == 0:
+                    yield Part(self.name, first, tuple(held))
+                    first, room, held = first + rows_per_part, rows_per_part, []
+        if held:
+            yield Part(self.name, first, tuple(held))
+
+
+def check_names(name: str, columns: Sequence[Any]) -> None:
+    """Refuse tables whose columns cannot be told apart by name."""
+    if len(columns) == 0:
+        raise InputError(f"{name}: table has no columns.")
+    odd = sum(not isinstance(c, str) for c in columns)
+    if odd:
+        raise InputError(f"{name}: column names must be strings; {odd} of {len(columns)} are not; rename them.")
+    twice = sorted({c for c in columns if list(columns).count(c) > 1}) if len(set(columns)) < len(columns) else []
+    if twice:
+        raise InputError(f"{name}: duplicate column name(s) {', '.join(map(repr, twice[:5]))}; rename them.")
