@@ -1,4 +1,4 @@
-"""daskpriv: how much does a synthetic table give away about the people in the table it was made from?
+"""Tell how much a synthetic table gives away about the people in the table it was made from.
 
 The house, top to bottom; a module imports only from rows below its own:
 
@@ -15,14 +15,13 @@ The house, top to bottom; a module imports only from rows below its own:
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
-
 from daskpriv.errors import DaskprivError, InputError, PlanError, RunError
 from daskpriv.evaluate import evaluate
 from daskpriv.neighbours import NearestNeighbours, nearest_neighbours
 from daskpriv.report.model import Report
 from daskpriv.tables.schema import Column, Schema
 from daskpriv.tables.types import Kind
+from daskpriv.version import __version__
 
 __all__ = [
     "Column",

@@ -15,7 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from daskpriv import __version__
 from daskpriv.engine.executor import Executor
 from daskpriv.engine.plan import layout
 from daskpriv.engine.run import Engine
@@ -30,11 +29,13 @@ from daskpriv.presets import Preset
 from daskpriv.presets import preset as preset_named
 from daskpriv.records import write_records
 from daskpriv.report.model import Report
+from daskpriv.report.rules import parse_rules
 from daskpriv.session import executor_for, open_any
 from daskpriv.space.gower import Missing, RangeFrom
 from daskpriv.stats.multiple import holm
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.table import Table
+from daskpriv.version import __version__
 
 _PACKAGES = ("dask", "distributed", "numba", "numpy", "pandas", "pyarrow", "scipy")
 
@@ -56,6 +57,7 @@ def evaluate(
     client: Any = None,
     output: str | os.PathLike[str] | None = None,
     internal: bool = False,
+    fail_on: Sequence[str] = (),
     block_rows: int | None = None,
     progress: Listener | None = None,
 ) -> Report:
@@ -89,6 +91,8 @@ def evaluate(
         Where to write report.json and report.html.
     internal : bool
         Also write internal/records.parquet: distances and neighbour ids of every synthetic row.
+    fail_on : sequence of str
+        Rules (see `daskpriv.report.rules`) whose outcome the report carries; `report.passed` sums them up.
     block_rows : int, optional
         Rows per block. No choice changes the result.
     progress : callable, optional
@@ -117,6 +121,7 @@ def evaluate(
     chosen = _options(preset_named(preset), missing, range_from)
     wanted = _metrics(metrics, chosen)
     described = schema if isinstance(schema, Schema) or schema is None else Schema.load(Path(schema))
+    rules = parse_rules(fail_on, [m.name for m in wanted])
     _check_seed(seed)
     if internal and output is None:
         raise InputError("internal: give an output directory for the per-record file.")
@@ -139,10 +144,16 @@ def evaluate(
         _space(prepared, chosen),
         gates(surveyed, results),
         holm({n: r.p_value for n, r in results.items() if r.p_value is not None}),
-        [*chosen.warnings, *_same_table_warning(engine), *surveyed.warnings, *(w for r in results.values() for w in r.warnings)],
+        [
+            *chosen.warnings,
+            *_same_table_warning(engine),
+            *surveyed.warnings,
+            *(w for r in results.values() for w in r.warnings),
+        ],
         run,
         __version__,
     )
+    report = report.judged_by(rules)
     if output is not None:
         report.to_json(Path(output) / "report.json")
         report.to_html(Path(output) / "report.html")
@@ -163,7 +174,10 @@ def _options(chosen: Preset, missing: str | None, range_from: str | None) -> Pre
         ) from None
     warnings = chosen.warnings
     if space.per_pair and not chosen.space.per_pair:
-        warnings += ("ranges are taken per pair of tables: distances to train and to holdout do not compare; use range_from='real'.",)
+        warnings += (
+            "ranges are taken per pair of tables: distances to train and to holdout do not compare; use "
+            "range_from='real'.",
+        )
     return replace(chosen, space=space, warnings=warnings)
 
 
@@ -172,9 +186,9 @@ def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset) -> list[Metr
         names: Sequence[str | Metric] = chosen.metrics if metrics == "default" else ("dcr", "clones", "dcr_share")
     else:
         names = [n.strip() for n in metrics.split(",")] if isinstance(metrics, str) else metrics
-    out: list[Metric] = []
-    for name in dict.fromkeys(names):
-        out.append(metric_class(name)(**chosen.options.get(name, {})) if isinstance(name, str) else name)
+    out: list[Metric] = [
+        metric_class(n)(**chosen.options.get(n, {})) if isinstance(n, str) else n for n in dict.fromkeys(names)
+    ]
     if not out:
         raise InputError("metrics: name at least one metric.")
     return out
@@ -196,7 +210,9 @@ def _open(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
     return tables
 
 
-def _engine(executor: Executor, tables: Mapping[str, Table], block_rows: int | None, listener: Listener, chosen: Preset) -> Engine:
+def _engine(
+    executor: Executor, tables: Mapping[str, Table], block_rows: int | None, listener: Listener, chosen: Preset
+) -> Engine:
     if block_rows is not None and (isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1):
         raise InputError("block_rows must be a whole number of at least 1.")
     cut = layout({n: t.rows for n, t in tables.items()}, executor.slots, block_rows)
@@ -212,7 +228,9 @@ def _same_tables(tables: Mapping[str, Table], chosen: Preset) -> frozenset[tuple
 
 
 def _same_table_warning(engine: Engine) -> list[str]:
-    return ["synthetic and holdout are the same file: each row is left out of its own distance to holdout, as in the paper."] * bool(engine.same)
+    return [
+        "synthetic and holdout are the same file: each row is left out of its own distance to holdout, as in the paper."
+    ] * bool(engine.same)
 
 
 def _prepare(engine: Engine, surveyed: Surveyed, chosen: Preset, real: Sequence[str]) -> Prepared:
@@ -286,4 +304,3 @@ def _costs(engine: Engine, executor: Executor, started: datetime, seconds: float
         "peak_memory_client": peak,
         "versions": {"python": platform.python_version(), **{p: version(p) for p in _PACKAGES}},
     }
-

@@ -28,20 +28,36 @@ def _gate(name: str, passed: bool, message: str) -> dict[str, Any]:
 
 def _identical(surveyed: Surveyed) -> dict[str, Any]:
     prints = {n: (s.fingerprint, s.rows) for n, s in surveyed.summaries.items()}
-    pairs = [(a, b) for a, b in ((SYNTHETIC, TRAIN), (SYNTHETIC, HOLDOUT), (HOLDOUT, TRAIN)) if a in prints and b in prints]
+    pairs = [
+        (a, b) for a, b in ((SYNTHETIC, TRAIN), (SYNTHETIC, HOLDOUT), (HOLDOUT, TRAIN)) if a in prints and b in prints
+    ]
     equal = [f"{a} and {b}" for a, b in pairs if prints[a] == prints[b]]
-    told = f"{' and '.join(equal)} hold the same rows: check that the right files were given." if equal else "no two tables are the same."
+    told = (
+        f"{' and '.join(equal)} hold the same rows: check that the right files were given."
+        if equal
+        else "no two tables are the same."
+    )
     return _gate("different tables", not equal, told)
 
 
 def _holdout(surveyed: Surveyed) -> dict[str, Any]:
     given = HOLDOUT in surveyed.tables
-    return _gate("holdout", given, "a holdout was given." if given else "no holdout: copying cannot be told from chance; keep real rows aside that the generator never sees.")
+    return _gate(
+        "holdout",
+        given,
+        "a holdout was given."
+        if given
+        else "no holdout: copying cannot be told from chance; keep real rows aside that the generator never sees.",
+    )
 
 
 def _sizes(surveyed: Surveyed) -> dict[str, Any]:
     small = [f"{n} ({t.rows} rows)" for n, t in surveyed.tables.items() if t.rows < _SMALL]
-    return _gate("sizes", not small, f"too small for firm verdicts: {', '.join(small)}." if small else "every table has at least 100 rows.")
+    return _gate(
+        "sizes",
+        not small,
+        f"too small for firm verdicts: {', '.join(small)}." if small else "every table has at least 100 rows.",
+    )
 
 
 def _overlap(results: Mapping[str, Result]) -> dict[str, Any] | None:
@@ -57,6 +73,9 @@ def _overlap(results: Mapping[str, Result]) -> dict[str, Any] | None:
     told = (
         "holdout and train overlap no more than train overlaps itself."
         if passed
-        else f"{across['n_zero']} of {n} holdout rows also stand in train, far more than chance: the holdout is contaminated and hides leaks."
+        else (
+            f"{across['n_zero']} of {n} holdout rows also stand in train, far more than chance: the holdout "
+            "is contaminated and hides leaks."
+        )
     )
     return _gate("holdout is apart from train", passed, told)

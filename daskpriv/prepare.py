@@ -67,7 +67,9 @@ class Prepared:
     spaces: Mapping[Pair, GowerSpace] = field(default_factory=dict)
 
 
-def survey(engine: Engine, tables: Mapping[str, Table], columns: Columns, real: Sequence[str], numeric_booleans: bool = False) -> Surveyed:
+def survey(
+    engine: Engine, tables: Mapping[str, Table], columns: Columns, real: Sequence[str], numeric_booleans: bool = False
+) -> Surveyed:
     """Read every table once and settle schema and encoding.
 
     Parameters
@@ -87,7 +89,12 @@ def survey(engine: Engine, tables: Mapping[str, Table], columns: Columns, real: 
     for name in schema.names:
         _check_finite(name, by_column)
     readings = [replace(r, column=schema.column(r.column.name)) for r in readings]
-    warnings = [*notes, *(n for t in tables.values() for n in t.notes), *_misfits(by_column), *_lookalikes(schema, by_column, real)]
+    warnings = [
+        *notes,
+        *(n for t in tables.values() for n in t.notes),
+        *_misfits(by_column),
+        *_lookalikes(schema, by_column, real),
+    ]
     for message in warnings:
         engine.listener(Warned(message))
     differ = differences(tables, schema) + _unseen(schema, by_column, real)
@@ -109,7 +116,10 @@ def _settle(
         summary = by_column[real[0]][column.name]
         settled = _settled(column, summary)
         if settled.kind is Kind.ID:
-            notes.append(f"column {column.name!r} looks like an id (its name, and nearly every value is distinct) and is left out; declare another kind in a schema to keep it.")
+            notes.append(
+                f"column {column.name!r} looks like an id (its name, and nearly every value is distinct) "
+                "and is left out; declare another kind in a schema to keep it."
+            )
         out.append(settled)
     if not any(c.used for c in out):
         return schema, []
@@ -118,9 +128,13 @@ def _settle(
 
 def _settled(column: Column, summary: ColumnSummary) -> Column:
     values = summary.rows - summary.nulls
-    if values >= _ID_ROWS and looks_like_id(column.name) and summary.distinct >= _ID_SHARE * values and summary.nulls == 0:
-        if column.kind in (Kind.NUMERIC, Kind.NOMINAL):
-            return replace(column, kind=Kind.ID)
+    if (
+        values >= _ID_ROWS
+        and looks_like_id(column.name)
+        and summary.distinct >= _ID_SHARE * values
+        and summary.nulls == 0
+    ) and column.kind in (Kind.NUMERIC, Kind.NOMINAL):
+        return replace(column, kind=Kind.ID)
     if column.kind is Kind.NOMINAL and values > 100 and summary.distinct > _TEXT_SHARE * values:
         return replace(column, kind=Kind.TEXT)
     return column
@@ -129,7 +143,10 @@ def _settled(column: Column, summary: ColumnSummary) -> Column:
 def _check_finite(name: str, by_column: Mapping[str, Mapping[str, ColumnSummary]]) -> None:
     for table, columns in by_column.items():
         if name in columns and columns[name].infinite:
-            raise InputError(f"{table}: column {name!r} holds {columns[name].infinite} infinite value(s); replace them by null or a bound.")
+            raise InputError(
+                f"{table}: column {name!r} holds {columns[name].infinite} infinite value(s); replace them "
+                "by null or a bound."
+            )
 
 
 def _misfits(by_column: Mapping[str, Mapping[str, ColumnSummary]]) -> list[str]:
@@ -140,13 +157,19 @@ def _misfits(by_column: Mapping[str, Mapping[str, ColumnSummary]]) -> list[str]:
                 continue
             if s.misfits > (s.rows - s.nulls + s.misfits) / 2:
                 raise InputError(
-                    f"{table}: column {name!r}: {s.misfits} of {s.rows} cells do not fit the type of the real table; mend the file."
+                    f"{table}: column {name!r}: {s.misfits} of {s.rows} cells do not fit the type of the "
+                    "real table; mend the file."
                 )
-            out.append(f"{table}: column {name!r}: {s.misfits} of {s.rows} cells do not fit the column's type and count as missing.")
+            out.append(
+                f"{table}: column {name!r}: {s.misfits} of {s.rows} cells do not fit the column's type "
+                "and count as missing."
+            )
     return out
 
 
-def _unseen(schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSummary]], real: Sequence[str]) -> list[dict[str, str]]:
+def _unseen(
+    schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSummary]], real: Sequence[str]
+) -> list[dict[str, str]]:
     out = []
     for column in schema.used:
         known: set[Any] = set()
@@ -173,10 +196,15 @@ def _lookalikes(schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSumma
         for table, columns in by_column.items():
             if table in real:
                 continue
-            near = [v for v in (columns[column.name].counts or ()) if isinstance(v, str) and v not in known and _form(v) in forms]
+            near = [
+                v
+                for v in (columns[column.name].counts or ())
+                if isinstance(v, str) and v not in known and _form(v) in forms
+            ]
             if near:
                 out.append(
-                    f"{table}: column {column.name!r}: {len(near)} categories differ from a real one only by case, blanks or "
+                    f"{table}: column {column.name!r}: {len(near)} categories differ from a real one only "
+                    "by case, blanks or "
                     "Unicode form and never match; clean them if that is not meant."
                 )
     return out
@@ -220,7 +248,11 @@ def _spreads(
 
 
 def _quantiles(
-    engine: Engine, surveyed: Surveyed, blocks: Mapping[str, Blocks], pool: Sequence[str], probabilities: Sequence[float]
+    engine: Engine,
+    surveyed: Surveyed,
+    blocks: Mapping[str, Blocks],
+    pool: Sequence[str],
+    probabilities: Sequence[float],
 ) -> dict[int, list[float]]:
     counts = {
         c.name: sum(surveyed.by_column[t][c.name].rows - surveyed.by_column[t][c.name].nulls for t in pool)

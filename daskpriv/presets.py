@@ -46,7 +46,8 @@ PRESETS = {
             options={"dcr_share": {"ties": "size"}, "dcr": {"directions": _DIRECTIONS}},
             metrics=("dcr", "dcr_share"),
             warnings=(
-                "preset mostly-paper: numbers are cut into 100 buckets, so a near copy and a far row of one bucket look alike, "
+                "preset mostly-paper: numbers are cut into 100 buckets, so a near copy and a far row of "
+                "one bucket look alike, "
                 "and ties are credited by table size, which is biased when train and holdout differ in size.",
             ),
         ),
@@ -59,7 +60,8 @@ PRESETS = {
             },
             metrics=("dcr", "dcr_share"),
             warnings=(
-                "preset clearbox: ranges are taken anew for every pair of tables, so distances to train and to holdout are "
+                "preset clearbox: ranges are taken anew for every pair of tables, so distances to train "
+                "and to holdout are "
                 "on different scales and the share can be far from 1/2 without any leak; ties count as further away.",
             ),
         ),

@@ -37,7 +37,7 @@ class Dask:
     @property
     def slots(self) -> int:
         """Threads of all workers."""
-        return max(sum(self.client.nthreads().values()), 1)
+        return max(int(sum(self.client.nthreads().values())), 1)
 
     @property
     def memory_per_slot(self) -> int | None:
@@ -54,7 +54,7 @@ class Dask:
     def wait(self, handles: Sequence[Handle], done: Done) -> None:
         """Wait in the order of completion; a failed task cancels the rest."""
         place = {h.key: i for i, h in enumerate(handles)}
-        for future in as_completed(handles):
+        for future in as_completed(handles, loop=self.client.loop):
             if future.status != "finished":
                 error = future.exception() if future.status == "error" else None
                 self.client.cancel(list(handles))
@@ -74,7 +74,8 @@ def _ours(error: BaseException | None) -> BaseException:
         return error
     kind = type(error).__name__ if error is not None else "cancelled"
     return RunError(
-        f"a task failed on the cluster ({kind}); the worker logs say more. If workers were killed, give them more memory."
+        f"a task failed on the cluster ({kind}); the worker logs say more. If workers were killed, give "
+        "them more memory."
     )
 
 
@@ -102,7 +103,9 @@ def local_cluster(workers: int | None, threads: int | None, memory: str | None) 
             **options,
         )
     except (ValueError, TypeError):
-        raise InputError("the local cluster cannot start; check --workers, --threads and --memory-limit (such as 4GiB).") from None
+        raise InputError(
+            "the local cluster cannot start; check --workers, --threads and --memory-limit (such as 4GiB)."
+        ) from None
     with cluster, Client(cluster) as client:
         yield client
 
@@ -111,9 +114,13 @@ def local_cluster(workers: int | None, threads: int | None, memory: str | None) 
 def remote_cluster(address: str) -> Iterator[Client]:
     """Connect to a scheduler by address or scheduler file."""
     try:
-        client = Client(scheduler_file=address, timeout=15) if address.endswith(".json") else Client(address, timeout=15)
+        client = (
+            Client(scheduler_file=address, timeout=15) if address.endswith(".json") else Client(address, timeout=15)
+        )
     except (OSError, ValueError, TimeoutError):
-        raise InputError(f"cluster {address!r} does not answer; check the address and that the scheduler runs.") from None
+        raise InputError(
+            f"cluster {address!r} does not answer; check the address and that the scheduler runs."
+        ) from None
     with client:
         if not client.nthreads():
             raise InputError(f"cluster {address!r} has no workers; start at least one.")
@@ -161,12 +168,16 @@ def from_dask(frame: Any, name: str) -> Table:
     except DaskprivError:
         raise
     except Exception as error:
-        raise InputError(f"{name}: the Dask DataFrame cannot be computed ({type(error).__name__}); try .compute() on it.") from None
+        raise InputError(
+            f"{name}: the Dask DataFrame cannot be computed ({type(error).__name__}); try .compute() on it."
+        ) from None
     schemas = [schema for rows, schema in found if rows] or [found[0][1]]
     try:
         schema = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise InputError(f"{name}: the partitions of the Dask DataFrame differ in types; cast them to one type.") from None
+        raise InputError(
+            f"{name}: the partitions of the Dask DataFrame differ in types; cast them to one type."
+        ) from None
     pieces = tuple(DelayedPiece(p, 0, rows) for p, (rows, _) in zip(partitions, found, strict=True) if rows)
     return Table(name, schema, pieces, ("dask.DataFrame",))
 
@@ -180,7 +191,8 @@ def lazy_columns(handles: Sequence[Handle], sizes: Sequence[int], k: int) -> tup
     out = []
     for name, dtype, shape in (("distance", "float64", (k,)), ("row", "int64", (k,)), ("ties", "int64", ())):
         blocks = [
-            da.from_delayed(dask.delayed(getattr)(h, name), (n, *shape), dtype=dtype) for h, n in zip(handles, sizes, strict=True)
+            da.from_delayed(dask.delayed(getattr)(h, name), (n, *shape), dtype=dtype)
+            for h, n in zip(handles, sizes, strict=True)
         ]
         out.append(da.concatenate(blocks))
     return out[0], out[1], out[2]

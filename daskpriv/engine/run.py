@@ -18,7 +18,7 @@ from daskpriv.engine.executor import Executor, Handle
 from daskpriv.engine.plan import Layout, groups
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, StageStarted, TaskDone, silent
-from daskpriv.evidence import CloserCounts, Credits, CreditLaw, Facts, Neighbours, NeighbourTable, Request, Role
+from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Facts, Neighbours, NeighbourTable, Request, Role
 from daskpriv.protocol import Metric, Result
 from daskpriv.space.buckets import Buckets
 from daskpriv.space.encoding import Encoding
@@ -45,6 +45,14 @@ class Blocks:
     def rows(self) -> int:
         """Number of rows."""
         return sum(self.sizes)
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Handles of one direction, per query block and group of reference blocks, and the pairs each stands for."""
+
+    rows: list[list[Handle]]
+    pairs: list[int]
 
 
 @dataclass
@@ -78,7 +86,9 @@ class Engine:
         level = list(handles)
         while len(level) > 1:
             level = [
-                self.executor.submit(name, tasks.fold, fn, fixed, level[i : i + _FAN_IN]) if len(level) > i + 1 else level[i]
+                self.executor.submit(name, tasks.fold, fn, fixed, level[i : i + _FAN_IN])
+                if len(level) > i + 1
+                else level[i]
                 for i in range(0, len(level), _FAN_IN)
             ]
         return level[0]
@@ -95,7 +105,9 @@ class Engine:
         handles = [self.executor.submit(f"summarise-{table.name}", summarise, p, readings) for p in parts]
         self._run(f"read {table.name}", handles)
         whole = self._tree(f"merge-{table.name}", handles, _add)
-        result: PartSummary = self.executor.gather([whole])[0] if len(handles) == 1 else self._fetch(f"merge {table.name}", whole)
+        result: PartSummary = (
+            self.executor.gather([whole])[0] if len(handles) == 1 else self._fetch(f"merge {table.name}", whole)
+        )
         return result
 
     def encode(self, table: Table, encoding: Encoding) -> Blocks:
@@ -130,10 +142,15 @@ class Engine:
 
     def distinct(self, pool: Sequence[Blocks]) -> dict[int, Any]:
         """Distinct values of every number column over pooled tables, with counts."""
-        handles = [self.executor.submit("distinct", tasks.distinct_numbers, h) for blocks in pool for h in blocks.handles]
+        handles = [
+            self.executor.submit("distinct", tasks.distinct_numbers, h) for blocks in pool for h in blocks.handles
+        ]
         found: dict[int, Any] = self._fetch("distinct", self._tree("merge-distinct", handles, tasks.add_distinct))
         if max((len(values) for values, _ in found.values()), default=0) > _MOST_DISTINCT:
-            raise InputError(f"range 'rank': a column has more than {_MOST_DISTINCT:,} distinct values; use range 'quantile' instead.")
+            raise InputError(
+                f"range 'rank': a column has more than {_MOST_DISTINCT:,} distinct values; use range "
+                "'quantile' instead."
+            )
         return found
 
     # ---- evidence
@@ -145,35 +162,49 @@ class Engine:
         widest: dict[Pair, int] = {}
         for r in requests:
             widest[r.query, r.reference] = max(r.k, widest.get((r.query, r.reference), 0))
-        found: dict[Pair, list[Handle]] = {}
-        for pair, k in widest.items():
-            found[pair] = self._scan(pair, blocks, tasks.search, lambda place, refs, k=k, pair=pair: (refs, spaces[pair], k, self._same(pair)))  # type: ignore[misc]
-        return found
+        scans = [self._scan(pair, k, blocks, spaces) for pair, k in widest.items()]
+        self._run("search", [h for s in scans for row in s.rows for h in row], [n for s in scans for n in s.pairs])
+        return self._merge("search", dict(zip(widest, scans, strict=True)), tasks.merge_tables)
 
     def _same(self, pair: Pair) -> bool:
         return pair[0] == pair[1] or pair in self.same
 
     def _scan(
-        self, pair: Pair, blocks: Mapping[Role, Blocks], fn: Callable[..., Any], rest: Callable[[int, list[Handle]], tuple[Any, ...]]
-    ) -> list[Handle]:
-        """Every query block against every group of reference blocks, then a tree merge per query block."""
+        self,
+        pair: Pair,
+        k: int,
+        blocks: Mapping[Role, Blocks],
+        spaces: Mapping[Pair, GowerSpace],
+        threshold: Sequence[Handle] | None = None,
+    ) -> _Scan:
+        """Start every query block against every group of reference blocks: a search, or a count below `threshold`."""
         query, reference = blocks[pair[0]], blocks[pair[1]]
-        merges = {tasks.search: tasks.merge_tables, tasks.closer: tasks.add_closer}
         bunches = groups(reference.sizes, self.layout)
-        name = f"{fn.__name__}-{pair[0]}-x-{pair[1]}"
-        handles, pairs, rows = [], [], []
+        scan = _Scan([], [])
         for place, size in enumerate(query.sizes):
             row = []
             for bunch in bunches:
                 refs = [reference.handles[i] for i in bunch]
-                row.append(self.executor.submit(name, fn, query.handles[place], *rest(place, refs)))
-                pairs.append(size * sum(reference.sizes[i] for i in bunch))
-            handles += row
-            rows.append(row)
-        self._run(f"{pair[0]} x {pair[1]}", handles, pairs)
-        merged = [self._tree(f"merge-{name}", row, merges[fn]) for row in rows]
-        if len(bunches) > 1:
-            self._run(f"merge {pair[0]} x {pair[1]}", merged)
+                common = (refs, spaces[pair], self._same(pair))
+                if threshold is None:
+                    handle = self.executor.submit(
+                        f"search-{pair[0]}-x-{pair[1]}", tasks.search, query.handles[place], k, *common
+                    )
+                else:
+                    handle = self.executor.submit(
+                        f"count-{pair[0]}-x-{pair[1]}", tasks.closer, query.handles[place], threshold[place], *common
+                    )
+                row.append(handle)
+                scan.pairs.append(size * sum(reference.sizes[i] for i in bunch))
+            scan.rows.append(row)
+        return scan
+
+    def _merge(self, name: str, scans: Mapping[Any, _Scan], fn: Callable[..., Any]) -> dict[Any, list[Handle]]:
+        """Tree-merge what the groups of reference blocks found for each query block."""
+        merged = {key: [self._tree(f"merge-{name}", row, fn) for row in scan.rows] for key, scan in scans.items()}
+        late = [h for key, scan in scans.items() for h, row in zip(merged[key], scan.rows, strict=True) if len(row) > 1]
+        if late:
+            self._run(f"merge {name}", late)
         return merged
 
     def count_closer(
@@ -184,13 +215,17 @@ class Engine:
         found: Mapping[Pair, list[Handle]],
     ) -> dict[CloserCounts, list[Handle]]:
         """Answers to `CloserCounts`, one handle per query block."""
-        out = {}
-        for r in sorted(set(requests)):
-            pair, other = (r.query, r.reference), found[r.query, r.than]
-            out[r] = self._scan(
-                pair, blocks, tasks.closer, lambda place, refs, pair=pair, other=other: (other[place], refs, spaces[pair], self._same(pair))  # type: ignore[misc]
+        scans = {
+            r: self._scan((r.query, r.reference), 1, blocks, spaces, found[r.query, r.than])
+            for r in sorted(set(requests))
+        }
+        if scans:
+            self._run(
+                "count",
+                [h for s in scans.values() for row in s.rows for h in row],
+                [n for s in scans.values() for n in s.pairs],
             )
-        return out
+        return self._merge("count", scans, tasks.add_closer)
 
     def credits(
         self,
@@ -213,7 +248,15 @@ class Engine:
                     query = blocks[pair[0]].handles[place]
                     parts.append(
                         self.executor.submit(
-                            f"credits-{pair[1]}", tasks.searched_credits, query, a, b, side == 0, refs, spaces[pair], self._same(pair)
+                            f"credits-{pair[1]}",
+                            tasks.searched_credits,
+                            query,
+                            a,
+                            b,
+                            side == 0,
+                            refs,
+                            spaces[pair],
+                            self._same(pair),
                         )
                     )
             self._run(f"ties {pair[0]} x {pair[1]}", parts)
@@ -231,7 +274,9 @@ class Engine:
         wanted: list[Request] = [r for m in metrics for r in m.needs(facts)]
         found = self.search((r for r in wanted if isinstance(r, Neighbours)), blocks, spaces)
         counted = self.count_closer((r for r in wanted if isinstance(r, CloserCounts)), blocks, spaces, found)
-        answers = {r: self.credits(r, blocks, spaces, found) for r in sorted({r for r in wanted if isinstance(r, Credits)})}
+        answers = {
+            r: self.credits(r, blocks, spaces, found) for r in sorted({r for r in wanted if isinstance(r, Credits)})
+        }
         states: dict[str, Any] = {m.name: m.begin(facts) for m in metrics}
         results: dict[str, Result] = {}
         while len(results) < len(metrics):
@@ -261,7 +306,9 @@ class Engine:
             for place in range(len(blocks[role].handles)):
                 tables = [found[p][place] for p in pairs]
                 extra = [counted[c][place] for c in counts]
-                handles.append(self.executor.submit("metrics", tasks.chunk, metrics, states, role, names, tables, counts, extra))
+                handles.append(
+                    self.executor.submit("metrics", tasks.chunk, metrics, states, role, names, tables, counts, extra)
+                )
         partials: list[Any] = self._fetch("metrics", self._tree("merge-metrics", handles, tasks.combine, metrics))
         return partials
 
@@ -270,7 +317,9 @@ def _add(a: Any, b: Any) -> Any:
     return a + b
 
 
-def column_quantiles(encoding: Encoding, group: int, counts: Mapping[str, int], probabilities: Sequence[float]) -> dict[int, Quantiles]:
+def column_quantiles(
+    encoding: Encoding, group: int, counts: Mapping[str, int], probabilities: Sequence[float]
+) -> dict[int, Quantiles]:
     """The quantiles wanted of every column of a group, given how many values each has."""
     return {c.index: Quantiles(tuple(probabilities), counts[c.name]) for c in encoding.columns if c.group == group}
 

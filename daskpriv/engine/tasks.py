@@ -50,7 +50,7 @@ def add_digits(a: dict[int, NDArray[np.int64]], b: dict[int, NDArray[np.int64]])
     return {place: a[place] + b[place] for place in a}
 
 
-def distinct_numbers(block: Block) -> dict[int, Sparse]:
+def distinct_numbers(block: Block) -> dict[int, Any]:
     """Distinct values of each number column and how often they occur."""
     out = {}
     for place in range(block.numbers.shape[1]):
@@ -71,7 +71,7 @@ def _sum_by_key(a: Any, b: Any) -> Any:
     return keys, sums
 
 
-def search(query: Block, references: Sequence[Block], space: GowerSpace, k: int, same: bool) -> NeighbourTable:
+def search(query: Block, k: int, references: Sequence[Block], space: GowerSpace, same: bool) -> NeighbourTable:
     """The k nearest rows of all `references` for every row of a query block.
 
     Thresholds carry over from block to block, so that later blocks are pruned by what earlier ones found.
@@ -83,9 +83,7 @@ def search(query: Block, references: Sequence[Block], space: GowerSpace, k: int,
     q = space.view(query)
     for reference in references:
         r = space.view(reference)
-        gower.topk(
-            q.arrays, q.low_bytes, r.arrays, r.low_columns, space.measure, space.unit, same, distance, row, ties
-        )
+        gower.topk(q.arrays, q.low_bytes, r.arrays, r.low_columns, space.measure, space.unit, same, distance, row, ties)
     return NeighbourTable(query.row, distance, row, ties)
 
 
@@ -94,7 +92,9 @@ def merge_tables(a: NeighbourTable, b: NeighbourTable) -> NeighbourTable:
     return NeighbourTable(a.query, *merge((a.distance, a.row, a.ties), (b.distance, b.row, b.ties)))
 
 
-def closer(query: Block, threshold: NeighbourTable, references: Sequence[Block], space: GowerSpace, same: bool) -> CloserTable:
+def closer(
+    query: Block, threshold: NeighbourTable, references: Sequence[Block], space: GowerSpace, same: bool
+) -> CloserTable:
     """How many reference rows lie closer than, and exactly at, the nearest distance of `threshold`."""
     n = len(query)
     below, equal = np.zeros(n, np.int64), np.zeros(n, np.int64)

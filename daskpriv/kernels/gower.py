@@ -40,7 +40,7 @@ def _gap(g: int, c: int, i: int, j: int, q: Rows, r: Rows, scale: float, missing
         a = q[2][i, c]
         b = r[2][j, c]
         if a < 0 and b < 0:
-            return 0.0 if missing == LEVEL or missing == ANONYMETER else (-1.0 if missing == DROP else 1.0)
+            return 0.0 if missing in (LEVEL, ANONYMETER) else (-1.0 if missing == DROP else 1.0)
         if a < 0 or b < 0:
             return -1.0 if missing == DROP else 1.0
         return 1.0 if a != b else 0.0
@@ -50,7 +50,7 @@ def _gap(g: int, c: int, i: int, j: int, q: Rows, r: Rows, scale: float, missing
         none_a = a0 == 0 and a1 == 0
         none_b = b0 == 0 and b1 == 0
         if none_a and none_b:
-            return 0.0 if missing == LEVEL or missing == ANONYMETER else (-1.0 if missing == DROP else 1.0)
+            return 0.0 if missing in (LEVEL, ANONYMETER) else (-1.0 if missing == DROP else 1.0)
         if none_a or none_b:
             return -1.0 if missing == DROP else 1.0
         return 1.0 if a0 != b0 or a1 != b1 else 0.0
@@ -173,7 +173,9 @@ def topk(
                 if d == distance[i, last] and row[i, last] >= 0 and name > row[i, last]:
                     continue
                 p = last
-                while p > 0 and (d < distance[i, p - 1] or (d == distance[i, p - 1] and (row[i, p - 1] < 0 or name < row[i, p - 1]))):
+                while p > 0 and (
+                    d < distance[i, p - 1] or (d == distance[i, p - 1] and (row[i, p - 1] < 0 or name < row[i, p - 1]))
+                ):
                     distance[i, p] = distance[i, p - 1]
                     row[i, p] = row[i, p - 1]
                     p -= 1

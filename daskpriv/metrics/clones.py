@@ -74,7 +74,9 @@ class Clones:
             return Result(
                 rate,
                 details=details,
-                reading=f"{st} synthetic rows equal a training row; without a holdout chance cannot be told from copying.",
+                reading=(
+                    f"{st} synthetic rows equal a training row; without a holdout chance cannot be told from copying."
+                ),
                 **common,
             )
         return self._compare(state, details, rate, common)
@@ -89,7 +91,7 @@ class Clones:
         odds = n_train / n_holdout
 
         def copied(share: float) -> float:
-            return twins * (share - (1 - share) * odds) / n_train
+            return float(twins * (share - (1 - share) * odds) / n_train)
 
         effect = copied(in_train / twins) if twins else 0.0
         interval = (copied(low), copied(high), level) if twins else (0.0, 0.0, level)

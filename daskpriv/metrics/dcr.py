@@ -148,7 +148,11 @@ class Dcr:
         main = details[f"{SYNTHETIC}->{TRAIN}"]
         other = details.get(f"{HOLDOUT}->{TRAIN}")
         reading = f"Half of the synthetic rows lie within {main['median']:.4f} of a training row"
-        reading += f"; half of the holdout rows lie within {other['median']:.4f}." if other else "; without a holdout there is no yardstick."
+        reading += (
+            f"; half of the holdout rows lie within {other['median']:.4f}."
+            if other
+            else "; without a holdout there is no yardstick."
+        )
         return Result(
             value=main["median"],
             verdict=Verdict.NOT_EVALUATED,

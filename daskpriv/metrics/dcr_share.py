@@ -127,7 +127,9 @@ class DcrShare:
 
     def advance(self, state: Facts, partial: Tally, answers: Answers) -> Result:
         if not state.has(HOLDOUT):
-            return Result(None, reading="Not evaluated: the share compares the training table with a holdout, and none was given.")
+            return Result(
+                None, reading="Not evaluated: the share compares the training table with a holdout, and none was given."
+            )
         law = _law(answers[_CREDITS], state.seed) if self.inference else None
         return self._result(state, partial, law)
 
@@ -158,10 +160,16 @@ class DcrShare:
         if self.clearbox:
             details["clearbox"] = {"percentage": _percentage(tally, n)}
         value = shares[self.ties]
-        text = f"{100 * value:.1f} % of the synthetic rows lie closer to train than to holdout; {100 * pi:.1f} % is expected without a leak."
+        text = (
+            f"{100 * value:.1f} % of the synthetic rows lie closer to train than to holdout; {100 * pi:.1f} % "
+            "is expected without a leak."
+        )
         common: dict[str, Any] = {
             "expected": pi,
-            "cannot_show": "A few copies among many rows do not move a share; see the clones. Copies of a few columns only stay unseen.",
+            "cannot_show": (
+                "A few copies among many rows do not move a share; see the clones. Copies of a few columns "
+                "only stay unseen."
+            ),
         }
         if law is None:
             return Result(value, details=details, reading=text, **common)
@@ -188,12 +196,15 @@ class DcrShare:
         warnings: tuple[str, ...] = ()
         if self.ties != "fractional" and details["n_equal"]:
             warnings = (
-                f"dcr_share: ties counted as {self.ties!r} give {value:.4f}; without bias (fractional) the share is {center:.4f}.",
+                f"dcr_share: ties counted as {self.ties!r} give {value:.4f}; without bias (fractional) "
+                f"the share is {center:.4f}.",
             )
+        interval = (max(0.0, center - half), min(1.0, center + half), facts.level)
+        details["fractional_interval"] = list(interval)
         return Result(
             value,
             verdict=verdict,
-            interval=(max(0.0, center - half), min(1.0, center + half), facts.level),
+            interval=interval if value == center else None,
             p_value=law.p_value,
             mde=_POWER * spread / (1 - pi),
             details=details,
@@ -221,7 +232,7 @@ def fractional_credit(
 
 def half_credit(to_train: NDArray[np.float64], to_holdout: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 where train is closer, a half where both are equally close; float64 (n,)."""
-    return (to_train < to_holdout) + 0.5 * (to_train == to_holdout)
+    return np.where(to_train < to_holdout, 1.0, np.where(to_train == to_holdout, 0.5, 0.0))
 
 
 def thinned_credit(

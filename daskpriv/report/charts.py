@@ -29,11 +29,12 @@ def dcr_chart(details: dict[str, Any]) -> Chart:
     last = min(last, len(edges) - 1)
     top = max(max(s[:last]) for s in shares.values()) or 1.0
     parts = [_axes(edges, last, top)]
-    for d in shown:
-        parts.append(_steps(shares[d][:last], edges[: last + 1], top, _COLOURS[d]))
+    parts += [_steps(shares[d][:last], edges[: last + 1], top, _COLOURS[d]) for d in shown]
     for place, d in enumerate(shown):
         y = _TOP + 16 * place
-        parts.append(f'<rect x="{_WIDTH - 190}" y="{y - 9}" width="12" height="10" fill="{_COLOURS[d]}" opacity="0.6"/>')
+        parts.append(
+            f'<rect x="{_WIDTH - 190}" y="{y - 9}" width="12" height="10" fill="{_COLOURS[d]}" opacity="0.6"/>'
+        )
         parts.append(f'<text x="{_WIDTH - 172}" y="{y}">{escape(d.replace("->", " to "))}</text>')
     return Chart(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-family="sans-serif" '
@@ -60,9 +61,13 @@ def _steps(shares: list[float], edges: list[float], top: float, colour: str) -> 
     most = edges[-1]
     points = [f"{_x(edges[0], most):.1f},{_y(0, top):.1f}"]
     for i, share in enumerate(shares):
-        points += [f"{_x(edges[i], most):.1f},{_y(share, top):.1f}", f"{_x(edges[i + 1], most):.1f},{_y(share, top):.1f}"]
+        points += [
+            f"{_x(edges[i], most):.1f},{_y(share, top):.1f}",
+            f"{_x(edges[i + 1], most):.1f},{_y(share, top):.1f}",
+        ]
     points.append(f"{_x(most, most):.1f},{_y(0, top):.1f}")
-    return f'<polygon points="{" ".join(points)}" fill="{colour}" fill-opacity="0.18" stroke="{colour}" stroke-width="1.4"/>'
+    style = f'fill="{colour}" fill-opacity="0.18" stroke="{colour}" stroke-width="1.4"'
+    return f'<polygon points="{" ".join(points)}" {style}/>'
 
 
 def _axes(edges: list[float], last: int, top: float) -> str:
@@ -70,8 +75,11 @@ def _axes(edges: list[float], last: int, top: float) -> str:
     out = [f'<line x1="{_LEFT}" y1="{_y(0, top):.1f}" x2="{_WIDTH - 12}" y2="{_y(0, top):.1f}" stroke="#888"/>']
     for i in range(6):
         value, share = most * i / 5, top * i / 5
-        out.append(f'<text x="{_x(value, most):.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{value:.3g}</text>')
+        out.append(
+            f'<text x="{_x(value, most):.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{value:.3g}</text>'
+        )
         out.append(f'<text x="{_LEFT - 6}" y="{_y(share, top) + 4:.1f}" text-anchor="end">{100 * share:.3g} %</text>')
-    out.append(f'<text x="{(_LEFT + _WIDTH) / 2:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">Gower distance to the closest record</text>')
+    middle, bottom = (_LEFT + _WIDTH) / 2, _HEIGHT - 8
+    out.append(f'<text x="{middle:.0f}" y="{bottom}" text-anchor="middle">distance to the closest record</text>')
     out.append(f'<text x="{_LEFT}" y="14">share of rows</text>')
     return "".join(out)

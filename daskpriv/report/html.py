@@ -15,7 +15,11 @@ from daskpriv.report.text import number
 @cache
 def _template() -> Template:
     environment = Environment(
-        loader=PackageLoader("daskpriv.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("daskpriv.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["number"] = number
     return environment.get_template("page.html")

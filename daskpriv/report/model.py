@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from daskpriv.errors import InputError
 from daskpriv.protocol import Result, Verdict
 from daskpriv.report.charts import Chart, dcr_chart
 from daskpriv.report.html import page
+from daskpriv.report.rules import Rule
 from daskpriv.report.text import summary
 
 FORMAT = 1
@@ -46,6 +47,17 @@ class Report:
     warnings: list[str] = field(default_factory=list)
     run: dict[str, Any] = field(default_factory=dict)
     version: str = ""
+    rules: tuple[tuple[str, bool], ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """True when no rule is broken."""
+        return not any(broken for _, broken in self.rules)
+
+    def judged_by(self, rules: Sequence[Rule]) -> Report:
+        """The same report with the outcome of these rules."""
+        found = self.to_dict()
+        return replace(self, rules=tuple((r.text, r.broken(found)) for r in rules))
 
     @property
     def verdict(self) -> Verdict:
@@ -78,7 +90,12 @@ class Report:
             "space": self.space,
             "gates": self.gates,
             "metrics": metrics,
-            "overall": {"verdict": self.verdict.value, "leaks": sorted(n for n, m in self.metrics.items() if m.verdict is Verdict.LEAK)},
+            "overall": {
+                "verdict": self.verdict.value,
+                "leaks": sorted(n for n, m in self.metrics.items() if m.verdict is Verdict.LEAK),
+                "passed": self.passed,
+                "rules": [{"rule": text, "broken": broken} for text, broken in self.rules],
+            },
             "warnings": self.warnings,
             "run": self.run,
         }
@@ -106,7 +123,10 @@ class Report:
     def plot(self, metric: str) -> Chart:
         """The chart of a metric; shows itself in a notebook, `.svg` is its text."""
         if metric != "dcr" or "dcr" not in self.metrics:
-            raise InputError(f"no chart for metric {metric!r}; this report can plot: {'dcr' if 'dcr' in self.metrics else 'nothing'}.")
+            raise InputError(
+                f"no chart for metric {metric!r}; this report can plot: "
+                f"{'dcr' if 'dcr' in self.metrics else 'nothing'}."
+            )
         return dcr_chart(self.to_dict()["metrics"]["dcr"]["details"])
 
     def _repr_html_(self) -> str:

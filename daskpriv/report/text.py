@@ -21,10 +21,12 @@ def summary(report: dict[str, Any]) -> str:
     for name, m in report["metrics"].items():
         interval = f"[{number(m['interval'][0])}, {number(m['interval'][1])}]" if m["interval"] else "-"
         lines.append(
-            f"{name:<12}{m['verdict']:<18}{number(m['value']):>9}  {interval:<18}{number(m['expected']):>9}  {number(m['p_value']):>8}"
+            f"{name:<12}{m['verdict']:<18}{number(m['value']):>9}  "
+            f"{interval:<18}{number(m['expected']):>9}  {number(m['p_value']):>8}"
         )
     lines.append("")
     lines += [f"{name}: {m['reading']}" for name, m in report["metrics"].items()]
+    lines += [f"rule {r['rule']}: {'BROKEN' if r['broken'] else 'kept'}" for r in report["overall"].get("rules", [])]
     lines += [f"gate {g['name']}: {g['message']}" for g in report["gates"] if not g["passed"]]
     lines += [f"warning: {w}" for w in report["warnings"]]
     return "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,11 @@ class Block:
 
     def take(self, places: NDArray[np.int64]) -> Block:
         """The rows at these positions."""
-        return Block(*(np.ascontiguousarray(a[places]) for a in (self.row, self.numbers, self.wide, self.codes, self.hashes)))
+
+        def some(array: NDArray[Any]) -> NDArray[Any]:
+            return np.ascontiguousarray(array[places])
+
+        return Block(some(self.row), some(self.numbers), some(self.wide), some(self.codes), some(self.hashes))
 
     def with_codes(self, codes: NDArray[np.int32]) -> Block:
         """The same rows with other category codes."""
@@ -64,7 +69,7 @@ class Block:
         return _frozen(np.ascontiguousarray(self.low_bytes.T))
 
 
-def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

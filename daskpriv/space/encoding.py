@@ -140,7 +140,8 @@ def _levels(r: Reading) -> pa.Array:
         return pa.array(list(r.column.levels), r.carrier)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         raise InputError(
-            f"schema: column {r.column.name!r}: the levels are not of the column's type {r.carrier}; write them as the data has them."
+            f"schema: column {r.column.name!r}: the levels are not of the column's type {r.carrier}; "
+            "write them as the data has them."
         ) from None
 
 
@@ -156,7 +157,11 @@ def _ranks(array: pa.Array, c: ColumnCode, table: str) -> NDArray[np.float64]:
 
 
 def _store(
-    c: ColumnCode, values: NDArray[Any], missing: NDArray[np.bool_], numbers: NDArray[np.float64], wide: NDArray[np.int64]
+    c: ColumnCode,
+    values: NDArray[Any],
+    missing: NDArray[np.bool_],
+    numbers: NDArray[np.float64],
+    wide: NDArray[np.int64],
 ) -> None:
     if c.base == 0 and c.step == 1 and c.group == NUMBERS:
         numbers[:, c.index] = np.where(missing, np.nan, values.astype(np.float64))
@@ -173,5 +178,7 @@ def _store(
 def _hash_cells(array: pa.Array) -> NDArray[np.int64]:
     coded = array.dictionary_encode()
     codes = np.asarray(pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False), np.int64)
-    both = [np.append(hash_values(coded.dictionary, second), np.uint64(0))[codes].view(np.int64) for second in (False, True)]
+    both = [
+        np.append(hash_values(coded.dictionary, second), np.uint64(0))[codes].view(np.int64) for second in (False, True)
+    ]
     return np.stack(both, axis=1)

@@ -230,7 +230,9 @@ def _scale(
     return span
 
 
-def rank_of(values: NDArray[np.float64], support: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def rank_of(
+    values: NDArray[np.float64], support: NDArray[np.float64], counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """Mid-rank in [0, 1] of each value among weighted `support` points (ascending); NaN stays NaN.
 
     A value between two support points gets a rank of its own, so that it never coincides with a real value.

@@ -47,7 +47,7 @@ class Reading:
     @property
     def timed(self) -> bool:
         """True for timestamps, durations and times of day."""
-        return at.is_temporal(self.carrier)
+        return bool(at.is_temporal(self.carrier))
 
     def plain(self, values: pa.ChunkedArray, table: str) -> pa.Array:
         """Cells as one array of the carrier type (integers keep their own); NaN becomes null."""
@@ -87,7 +87,9 @@ class Reading:
 
     def _unscaled(self, array: pa.Array, table: str) -> NDArray[np.int64]:
         array = pc.fill_null(array, pa.scalar(0, pa.int64()).cast(array.type))
-        words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array))].reshape(-1, 2)
+        words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array))].reshape(
+            -1, 2
+        )
         if np.any(words[:, 1] != words[:, 0] >> 63):
             raise InputError(
                 f"{table}: column {self.column.name!r} holds decimals beyond 64 bits; cast it to double or drop digits."

@@ -149,9 +149,7 @@ def _categories(array: pa.Array) -> tuple[ColumnSummary, NDArray[np.uint64]]:
     counts: dict[Any, int] | None = None
     if len(hashes) <= MOST_CATEGORIES:
         counts = dict(zip(coded.dictionary.to_pylist(), number.tolist(), strict=True))
-    summary = ColumnSummary(
-        len(array), int(array.null_count), counts=counts, sketch=np.unique(hashes)[:_SKETCH]
-    )
+    summary = ColumnSummary(len(array), int(array.null_count), counts=counts, sketch=np.unique(hashes)[:_SKETCH])
     return summary, np.append(hashes, np.uint64(0))[codes]
 
 

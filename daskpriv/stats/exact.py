@@ -6,6 +6,7 @@ integers do not. Values are rounded once to multiples of 2**-60, an error below 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,7 +20,9 @@ _LOW = (1 << 30) - 1
 def _units(values: NDArray[np.float64]) -> int:
     """Sum of `values` in [0, 8) in units of 2**-60, as a Python integer."""
     fixed = np.rint(np.ldexp(values, _BITS)).astype(np.uint64)
-    return (int((fixed >> np.uint64(30)).sum(dtype=np.uint64)) << 30) + int((fixed & np.uint64(_LOW)).sum(dtype=np.uint64))
+    return (int((fixed >> np.uint64(30)).sum(dtype=np.uint64)) << 30) + int(
+        (fixed & np.uint64(_LOW)).sum(dtype=np.uint64)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +62,4 @@ class Moments:
             return float("nan")
         mean = Fraction(self.total, self.n << _BITS)
         variance = Fraction(self.squares, self.n << _BITS) - mean * mean
-        return float(max(variance, Fraction(0))) ** 0.5
+        return math.sqrt(max(variance, Fraction(0)))

@@ -67,7 +67,9 @@ def share_law(
         return ShareLaw(float(expected), 0.0, float(observed), 1.0, "nothing varies")
     if len(credit) * draws > _MOST_DRAWS:
         p = float(stats.norm.sf(float(observed - expected) / float(variance) ** 0.5))
-        return ShareLaw(float(expected), float(variance), float(observed), p, "normal approximation of the permutation law")
+        return ShareLaw(
+            float(expected), float(variance), float(observed), p, "normal approximation of the permutation law"
+        )
     generator = np.random.Generator(np.random.Philox(key=seed))
     drawn = generator.multivariate_hypergeometric(rows, n_first, size=draws, method="marginals")
     # Equality must count: compare the exact integer mass where it fits, so that no rounding decides.

@@ -51,10 +51,12 @@ class Selection:
     @property
     def _digit(self) -> int:
         # 16 bits a pass while few prefixes are open (at most 32 x 512 KiB of counts), else 8.
-        return 16 if len(np.unique(self.prefix)) <= 32 else 8
+        return min(16 if len(np.unique(self.prefix)) <= 32 else 8, self.left)
 
     def count(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Partial of one chunk: how often each next digit follows each open prefix; int64 (prefixes, 2**digit)."""
+        if self.done:
+            return np.zeros((0, 0), np.int64)
         open_prefixes = np.unique(self.prefix)
         digit = self._digit
         keys = _to_key(values[~np.isnan(values)])
@@ -71,12 +73,18 @@ class Selection:
 
     def narrow(self, counts: NDArray[np.int64]) -> Selection:
         """Fix the next digit of every wanted value from the summed counts."""
+        if self.done:
+            return self
         digit = self._digit
         below = np.cumsum(counts, axis=1)
         place = np.searchsorted(np.unique(self.prefix), self.prefix)
-        found = np.array([np.searchsorted(below[p], r, side="right") for p, r in zip(place, self.rank, strict=True)], np.int64)
+        found = np.array(
+            [np.searchsorted(below[p], r, side="right") for p, r in zip(place, self.rank, strict=True)], np.int64
+        )
         before = np.where(found > 0, below[place, np.maximum(found - 1, 0)], 0)
-        prefix = (self.prefix << np.uint64(digit)) | found.astype(np.uint64) if self.left < 64 else found.astype(np.uint64)
+        prefix = (
+            (self.prefix << np.uint64(digit)) | found.astype(np.uint64) if self.left < 64 else found.astype(np.uint64)
+        )
         return replace(self, prefix=prefix, rank=self.rank - before, left=self.left - digit)
 
     def values(self) -> NDArray[np.float64]:

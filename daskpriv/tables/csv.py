@@ -82,11 +82,19 @@ def open_csv(files: Sequence[File], name: str, like: Mapping[str, pa.DataType] |
     check_names(name, header)
     for file, other in zip(files, indexed, strict=True):
         if set(other.header) != set(header):
-            raise InputError(f"{name}: file {file.label} has other columns than file {files[0].label}; give them one header.")
+            raise InputError(
+                f"{name}: file {file.label} has other columns than file {files[0].label}; give them one header."
+            )
     fits = {c: set.intersection(*(i.fits[c] for i in indexed)) for c in header}
     types = {c: next((t for t in _LADDER if t in fits[c]), pa.string()) for c in header}
     types = {c: pa.null() if all(i.empty[c] for i in indexed) else t for c, t in types.items()}
-    types.update({c: t for c, t in (like or {}).items() if c in types and not (pa.types.is_integer(t) and types[c] == pa.float64())})
+    types.update(
+        {
+            c: t
+            for c, t in (like or {}).items()
+            if c in types and not (pa.types.is_integer(t) and types[c] == pa.float64())
+        }
+    )
     pieces = []
     for file, found in zip(files, indexed, strict=True):
         kinds = tuple(types[c] for c in found.header)
@@ -167,11 +175,16 @@ def _header(data: bytes, file: File, name: str) -> tuple[tuple[str, ...], int]:
     if not line.strip():
         raise InputError(f"{name}: file {file.label} has no header line; write it again.")
     table = pacsv.read_csv(io.BytesIO(line), read_options=pacsv.ReadOptions(autogenerate_column_names=True))
-    names = tuple(str(v) for v in pacsv.read_csv(
-        io.BytesIO(line),
-        read_options=pacsv.ReadOptions(autogenerate_column_names=True),
-        convert_options=pacsv.ConvertOptions(column_types=dict.fromkeys(table.column_names, pa.string())),
-    ).to_pylist()[0].values())
+    names = tuple(
+        str(v)
+        for v in pacsv.read_csv(
+            io.BytesIO(line),
+            read_options=pacsv.ReadOptions(autogenerate_column_names=True),
+            convert_options=pacsv.ConvertOptions(column_types=dict.fromkeys(table.column_names, pa.string())),
+        )
+        .to_pylist()[0]
+        .values()
+    )
     return names, stop
 
 

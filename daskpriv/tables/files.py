@@ -58,7 +58,9 @@ def _find(url: str, name: str) -> list[File]:
         fs, path = url_to_fs(url)
     except (ImportError, ValueError) as error:
         hint = f" ({error})" if isinstance(error, ImportError) else ""
-        raise InputError(f"{name}: no file system for {url!r}{hint}; install the matching extra, such as daskpriv[s3].") from None
+        raise InputError(
+            f"{name}: no file system for {url!r}{hint}; install the matching extra, such as daskpriv[s3]."
+        ) from None
     if "\x00" in url:
         raise InputError(f"{name}: the path holds a NUL character; check it.")
     try:
@@ -68,20 +70,23 @@ def _find(url: str, name: str) -> list[File]:
     except FileNotFoundError:
         raise InputError(f"{name}: {url!r} does not exist; check the path.") from None
     except PermissionError:
-        raise InputError(f"{name}: no permission to read {url!r}; check its access rights or your credentials.") from None
+        raise InputError(
+            f"{name}: no permission to read {url!r}; check its access rights or your credentials."
+        ) from None
     except Exception as error:
         raise InputError(
-            f"{name}: {url!r} cannot be listed ({type(error).__name__}); check the URL, the credentials and the endpoint."
+            f"{name}: {url!r} cannot be listed ({type(error).__name__}); check the URL, the credentials "
+            "and the endpoint."
         ) from None
 
 
 def _list(fs: fsspec.AbstractFileSystem, path: str, url: str, name: str) -> list[File]:
     if any(c in path for c in "*?[") and not fs.exists(path):
-        found = sorted(p for p in fs.glob(path) if _is_data(p, path.split("*")[0]))
+        found = sorted(p for p in fs.glob(path) if _is_data(p, path.split("*", maxsplit=1)[0]))
         found = [p for p in found if not fs.isdir(p)]
         if not found:
             raise InputError(f"{name}: no file matches {url!r}; check the pattern.")
-        root = os.path.dirname(path.split("*")[0].split("?")[0].split("[")[0])
+        root = os.path.dirname(path.split("*", maxsplit=1)[0].split("?", maxsplit=1)[0].split("[", maxsplit=1)[0])
     elif fs.isdir(path):
         found = sorted(p for p in fs.find(path) if _is_data(p, path) and p.lower().endswith(_PARQUET + _CSV))
         if not found:
@@ -91,7 +96,10 @@ def _list(fs: fsspec.AbstractFileSystem, path: str, url: str, name: str) -> list
         if not fs.exists(path):
             raise InputError(f"{name}: {url!r} does not exist; check the path.")
         found, root = [path], os.path.dirname(path)
-    files = [File(fs.unstrip_protocol(p) if not _is_local(fs) else p, int(fs.size(p) or 0), _partition(p, root)) for p in found]
+    files = [
+        File(fs.unstrip_protocol(p) if not _is_local(fs) else p, int(fs.size(p) or 0), _partition(p, root))
+        for p in found
+    ]
     if len({f.is_csv for f in files}) > 1:
         raise InputError(f"{name}: {url!r} mixes CSV and Parquet files; keep one format.")
     return files
@@ -120,4 +128,6 @@ def _refuse_secrets(url: str, name: str) -> None:
     except ValueError:
         raise InputError(f"{name}: the URL is malformed; check it.") from None
     if secret:
-        raise InputError(f"{name}: the URL carries a credential; remove it and use the environment or a credentials file instead.")
+        raise InputError(
+            f"{name}: the URL carries a credential; remove it and use the environment or a credentials file instead."
+        )

@@ -39,7 +39,8 @@ def open_table(source: Any, name: str, like: Table | None = None) -> Table:
     for field in table.schema:
         if family(field.type) is None:
             raise InputError(
-                f"{name}: column {field.name!r} has type {short_name(field.type)}, which has no distance; drop it or convert it."
+                f"{name}: column {field.name!r} has type {short_name(field.type)}, which has no distance; "
+                "drop it or convert it."
             )
     return table
 

@@ -47,9 +47,9 @@ class ParquetPiece:
             reader = pq.ParquetFile(handle, page_checksum_verification=True)
             table = reader.read_row_group(self.group, columns=stored, use_threads=False)
         table = table.slice(self.start, self.rows)
-        for key in constants:
+        for key, value in constants.items():
             if key in columns:
-                table = table.append_column(key, pa.array([constants[key]] * table.num_rows, pa.string()))
+                table = table.append_column(key, pa.array([value] * table.num_rows, pa.string()))
         return table.select(list(columns))
 
 
@@ -65,7 +65,9 @@ def open_parquet(files: Sequence[File], name: str) -> Table:
         merged = _join(merged, other, first_file, file, name)
         pieces += [ParquetPiece(file, g, 0, n) for g, n in enumerate(groups) if n]
     fields = merged + [pa.field(k, pa.string()) for k, _ in first_file.partition if k not in schema.names]
-    return Table(name, pa.schema(fields), tuple(pieces), tuple(f.url for f in files), tuple((f.url, f.size) for f in files))
+    return Table(
+        name, pa.schema(fields), tuple(pieces), tuple(f.url for f in files), tuple((f.url, f.size) for f in files)
+    )
 
 
 def _footer(file: File, name: str) -> tuple[list[int], pa.Schema]:
@@ -75,7 +77,9 @@ def _footer(file: File, name: str) -> tuple[list[int], pa.Schema]:
         with fsspec.open(file.url, "rb") as handle:
             reader = pq.ParquetFile(handle)
             meta = reader.metadata
-            return [meta.row_group(g).num_rows for g in range(meta.num_row_groups)], reader.schema_arrow.remove_metadata()
+            return [
+                meta.row_group(g).num_rows for g in range(meta.num_row_groups)
+            ], reader.schema_arrow.remove_metadata()
     except PermissionError:
         raise InputError(f"{name}: no permission to read file {file.label}; check its access rights.") from None
     except FileNotFoundError:
@@ -83,7 +87,8 @@ def _footer(file: File, name: str) -> tuple[list[int], pa.Schema]:
     except Exception as error:
         why = "is encrypted" if "encrypt" in str(error).lower() else "is not a complete Parquet file"
         raise InputError(
-            f"{name}: file {file.label} {why} ({type(error).__name__}); write it again, or name a CSV file .csv or .csv.gz."
+            f"{name}: file {file.label} {why} ({type(error).__name__}); write it again, or name a CSV "
+            "file .csv or .csv.gz."
         ) from None
 
 
@@ -94,7 +99,9 @@ def _join(merged: list[pa.Field], other: pa.Schema, first: File, file: File, nam
     if missing or extra:
         column = repr((missing or extra)[0])
         side = "lacks" if missing else "has the extra"
-        raise InputError(f"{name}: file {file.label} {side} column {column}, unlike file {first.label}; write both with one schema.")
+        raise InputError(
+            f"{name}: file {file.label} {side} column {column}, unlike file {first.label}; write both with one schema."
+        )
     if len(set(other.names)) != len(other.names):
         check_names(name, other.names)
     out = []
@@ -103,7 +110,8 @@ def _join(merged: list[pa.Field], other: pa.Schema, first: File, file: File, nam
         here, there = family(old.type), family(new.type)
         if old.type != new.type and here != there and "all-null" not in (here, there):
             raise InputError(
-                f"{name}: column {old.name!r} is {short_name(old.type)} in file {first.label} and {short_name(new.type)} "
+                f"{name}: column {old.name!r} is {short_name(old.type)} in file {first.label} and "
+                f"{short_name(new.type)} "
                 f"in file {file.label}; write both with one type."
             )
         out.append(new if here == "all-null" else _wider(old, new))

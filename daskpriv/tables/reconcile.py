@@ -42,7 +42,9 @@ def draft(
     _check_known("weights", weights or (), lead)
     if schema is not None and columns is None:
         wanted = [c.name for c in schema.columns]
-        _same_columns("the schema", wanted, lead.name, [n for n in lead.schema.names if n not in exclude or n in wanted])
+        _same_columns(
+            "the schema", wanted, lead.name, [n for n in lead.schema.names if n not in exclude or n in wanted]
+        )
     wanted = [n for n in (columns or lead.schema.names) if n not in exclude]
     ids = {c.name for c in schema.columns if not c.used} if schema is not None else set()
     if not wanted:
@@ -76,7 +78,8 @@ def _same_columns(name: str, here: Sequence[str], lead: str, there: Sequence[str
     extra = sorted(set(here) - set(there))
     if missing or extra:
         raise InputError(
-            f"{name} and {lead} have different columns: missing {_some(missing)} ({len(missing)}), unexpected {_some(extra)} "
+            f"{name} and {lead} have different columns: missing {_some(missing)} ({len(missing)}), "
+            f"unexpected {_some(extra)} "
             f"({len(extra)}); pass columns=[...] to compare a subset on purpose."
         )
 
@@ -110,7 +113,13 @@ def differences(tables: Mapping[str, Table], schema: Schema) -> list[dict[str, s
     for other in others:
         order = [n for n in other.schema.names if n in lead.schema.names]
         if order != [n for n in lead.schema.names if n in order]:
-            out.append({"table": other.name, "column": "*", "what": f"columns are in another order than in {lead.name}; matched by name"})
+            out.append(
+                {
+                    "table": other.name,
+                    "column": "*",
+                    "what": f"columns are in another order than in {lead.name}; matched by name",
+                }
+            )
         for column in schema.used:
             a, b = lead.schema.field(column.name).type, other.schema.field(column.name).type
             if a != b and short_name(a).removeprefix("large_") != short_name(b).removeprefix("large_"):

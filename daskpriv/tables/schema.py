@@ -42,10 +42,14 @@ class Column:
         where = f"schema: column {self.name!r}"
         if not (isinstance(self.weight, (int, float)) and math.isfinite(self.weight) and self.weight >= 0):
             raise InputError(f"{where}: weight must be a finite number of at least 0.")
-        if self.range is not None and not (isinstance(self.range, (int, float)) and math.isfinite(self.range) and self.range > 0):
+        if self.range is not None and not (
+            isinstance(self.range, (int, float)) and math.isfinite(self.range) and self.range > 0
+        ):
             raise InputError(f"{where}: range must be a finite number above 0.")
         if self.kind is Kind.ORDINAL and len(self.levels) < 2:
-            raise InputError(f"{where} is ordinal but lists fewer than two levels; list them lowest first under 'levels'.")
+            raise InputError(
+                f"{where} is ordinal but lists fewer than two levels; list them lowest first under 'levels'."
+            )
         if len(set(map(repr, self.levels))) != len(self.levels):
             raise InputError(f"{where} lists a level twice.")
         if self.levels and self.kind is not Kind.ORDINAL:
@@ -95,8 +99,14 @@ class Schema:
             if c.range is not None:
                 spec["range"] = c.range
             columns[c.name] = spec
-        head = "# kinds: " + ", ".join(k.value for k in Kind) + "\n# id columns are left out; ordinal columns need 'levels', lowest first\n"
-        return head + yaml.safe_dump({"daskpriv_schema": FORMAT, "columns": columns}, sort_keys=False, allow_unicode=True)
+        head = (
+            "# kinds: "
+            + ", ".join(k.value for k in Kind)
+            + "\n# id columns are left out; ordinal columns need 'levels', lowest first\n"
+        )
+        return head + yaml.safe_dump(
+            {"daskpriv_schema": FORMAT, "columns": columns}, sort_keys=False, allow_unicode=True
+        )
 
     @classmethod
     def from_yaml(cls, text: str, source: str = "schema") -> Schema:
@@ -104,11 +114,17 @@ class Schema:
         try:
             data = yaml.safe_load(text)
         except (yaml.YAMLError, ValueError, RecursionError):
-            raise InputError(f"{source}: this is not valid YAML; `daskpriv schema infer` writes a valid file.") from None
+            raise InputError(
+                f"{source}: this is not valid YAML; `daskpriv schema infer` writes a valid file."
+            ) from None
         if not isinstance(data, Mapping) or not isinstance(data.get("columns"), Mapping):
-            raise InputError(f"{source}: expected a mapping with 'daskpriv_schema' and 'columns'; see `daskpriv schema infer`.")
+            raise InputError(
+                f"{source}: expected a mapping with 'daskpriv_schema' and 'columns'; see `daskpriv schema infer`."
+            )
         if data.get("daskpriv_schema") != FORMAT:
-            raise InputError(f"{source}: 'daskpriv_schema' must be {FORMAT}; write the file again with `daskpriv schema infer`.")
+            raise InputError(
+                f"{source}: 'daskpriv_schema' must be {FORMAT}; write the file again with `daskpriv schema infer`."
+            )
         return cls(tuple(_column(name, spec, source) for name, spec in data["columns"].items()))
 
     @classmethod
@@ -131,11 +147,15 @@ def _column(name: Any, spec: Any, source: str) -> Column:
         raise InputError(f"{source}: column {name!r} needs a 'kind'.")
     unknown = sorted(map(str, set(spec) - {"kind", "levels", "weight", "range"}))
     if unknown:
-        raise InputError(f"{source}: column {name!r} has the unknown key {unknown[0]!r}; known are kind, levels, weight, range.")
+        raise InputError(
+            f"{source}: column {name!r} has the unknown key {unknown[0]!r}; known are kind, levels, weight, range."
+        )
     try:
         kind = Kind(spec["kind"])
     except ValueError:
-        raise InputError(f"{source}: column {name!r} has an unknown kind; known are {', '.join(k.value for k in Kind)}.") from None
+        raise InputError(
+            f"{source}: column {name!r} has an unknown kind; known are {', '.join(k.value for k in Kind)}."
+        ) from None
     levels = spec.get("levels", ())
     if not isinstance(levels, Iterable) or isinstance(levels, (str, bytes, Mapping)):
         raise InputError(f"{source}: column {name!r}: 'levels' must be a list, lowest first.")

@@ -52,14 +52,19 @@ class Part:
         except DaskprivError:
             raise
         except MemoryError:
-            raise InputError(f"{self.name}: out of memory while reading rows from {self.first_row}; use fewer rows per block.") from None
+            raise InputError(
+                f"{self.name}: out of memory while reading rows from {self.first_row}; use fewer rows per block."
+            ) from None
         except Exception as error:
             raise InputError(
                 f"{self.name}: rows {self.first_row} to {self.first_row + self.rows} cannot be read "
-                f"({type(error).__name__}): {self._where()} is damaged, has changed or is not accessible; replace the file."
+                f"({type(error).__name__}): {self._where()} is damaged, has changed or is not accessible; "
+                "replace the file."
             ) from None
         if got != self.rows:
-            raise InputError(f"{self.name}: {self._where()} changed while it was read; run again on files that stay still.")
+            raise InputError(
+                f"{self.name}: {self._where()} changed while it was read; run again on files that stay still."
+            )
         return _unify(tables)
 
     def _where(self) -> str:

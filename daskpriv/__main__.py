@@ -1,0 +1,6 @@
+"""`python -m daskpriv`."""
+
+from daskpriv.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""`daskpriv evaluate`: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from daskpriv import evaluate as run
+from daskpriv.cli.clusters import client_for
+from daskpriv.cli.progress import listener_for
+from daskpriv.errors import InputError
+from daskpriv.metrics import METRICS
+from daskpriv.presets import PRESETS
+from daskpriv.space.gower import Missing, RangeFrom
+
+_POSITIVE = click.IntRange(min=1)
+
+
+def _names(text: str | None) -> list[str]:
+    return [n for n in (text or "").split(",") if n]
+
+
+def _weights(path: str | None) -> dict[str, float] | None:
+    if path is None:
+        return None
+    try:
+        data = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        raise InputError(f"weights: cannot read {path!r} as YAML or JSON; write lines such as 'age: 2.0'.") from None
+    numbers = isinstance(data, dict) and all(
+        isinstance(k, str) and isinstance(v, (int, float)) and not isinstance(v, bool) for k, v in data.items()
+    )
+    if not numbers:
+        raise InputError(f"weights: {path!r} must map column names to numbers, such as 'age: 2.0'.")
+    return {k: float(v) for k, v in data.items()}
+
+
+@click.command()
+@click.option(
+    "--train", required=True, help="Real rows the generator saw: file, directory, glob or URL; Parquet or CSV."
+)
+@click.option("--synthetic", required=True, help="The table to be released.")
+@click.option("--holdout", help="Real rows the generator did not see.")
+@click.option(
+    "--output", required=True, type=click.Path(file_okay=False), help="Directory for report.json and report.html."
+)
+@click.option("--metrics", default="default", show_default=True, help=f"default, all, or names: {', '.join(METRICS)}.")
+@click.option("--preset", type=click.Choice(list(PRESETS)), help="Reproduce a published tool.")
+@click.option("--schema", "schema_file", type=click.Path(), help="YAML written by `daskpriv schema infer`.")
+@click.option("--weights", type=click.Path(), help="YAML or JSON file of column weights.")
+@click.option("--columns", help="Compare only these columns, comma separated.")
+@click.option("--exclude", help="Leave out these columns, comma separated.")
+@click.option(
+    "--missing", type=click.Choice([m.value for m in Missing]), help="What a missing cell means.  [default: level]"
+)
+@click.option(
+    "--range-from", type=click.Choice([r.value for r in RangeFrom]), help="Which rows give ranges.  [default: real]"
+)
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Keys every random draw.")
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="RULE",
+    help="Exit 1 if so: leak, inconclusive, gate, warning, dcr_share>0.55 ...",
+)
+@click.option("--cluster", help="local, local:N, tcp://host:8786, tls://..., or a scheduler file.")
+@click.option("--workers", type=_POSITIVE, help="Processes of the local cluster.")
+@click.option("--threads", type=_POSITIVE, help="Threads of each of them.")
+@click.option("--memory-limit", help="Memory of each of them, such as 4GiB.")
+@click.option("--block-rows", type=_POSITIVE, help="Rows per block; never changes the result.")
+@click.option("--internal", is_flag=True, help="Also write internal/records.parquet: distances of every synthetic row.")
+@click.option("--quiet", is_flag=True, help="No progress and no summary.")
+@click.option("--log-json", is_flag=True, help="Progress as JSON lines.")
+@click.pass_context
+def evaluate(ctx: click.Context, /, **options: Any) -> None:
+    """Measure how much a synthetic table gives away; write report.json and report.html.
+
+    Exit codes: 0 done, 1 done but a rule is broken, 2 bad usage or bad input, 3 the run failed.
+    """
+    cluster = (options["cluster"], options["workers"], options["threads"], options["memory_limit"])
+    with client_for(*cluster) as client, listener_for(options["quiet"], options["log_json"]) as listener:
+        report = run(
+            train=options["train"],
+            synthetic=options["synthetic"],
+            holdout=options["holdout"],
+            metrics=options["metrics"],
+            preset=options["preset"],
+            schema=options["schema_file"],
+            weights=_weights(options["weights"]),
+            columns=_names(options["columns"]) or None,
+            exclude=_names(options["exclude"]),
+            missing=options["missing"],
+            range_from=options["range_from"],
+            seed=options["seed"],
+            client=client,
+            output=options["output"],
+            internal=options["internal"],
+            fail_on=options["fail_on"],
+            block_rows=options["block_rows"],
+            progress=listener,
+        )
+    if not options["quiet"]:
+        click.echo(report.summary())
+        click.echo(f"\nreport: {Path(options['output']) / 'report.html'}")
+    for text, broken in report.rules:
+        if broken:
+            click.echo(f"daskpriv: rule {text!r} is broken.", err=True)
+    ctx.exit(0 if report.passed else 1)
