@@ -120,15 +120,17 @@ def evaluate(
     started, clock = datetime.now(UTC), time.perf_counter()
     chosen = _options(preset_named(preset), missing, range_from)
     wanted = _metrics(metrics, chosen)
-    described = schema if isinstance(schema, Schema) or schema is None else Schema.load(Path(schema))
+    described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
+    narrowed = Columns(described, columns, exclude, weights)
     rules = parse_rules(fail_on, [m.name for m in wanted])
     _check_seed(seed)
+    if progress is not None and not callable(progress):
+        raise InputError("progress: give a function that takes one event.")
     if internal and output is None:
         raise InputError("internal: give an output directory for the per-record file.")
     tables = _open(train, holdout, synthetic)
     with executor_for(client) as executor:
         engine = _engine(executor, tables, block_rows, progress or silent, chosen)
-        narrowed = Columns(described, columns, frozenset(exclude), weights)
         real = tuple(t for t in tables if t != SYNTHETIC)
         surveyed = survey(engine, tables, narrowed, real, numeric_booleans=chosen.bucketed)
         prepared = _prepare(engine, surveyed, chosen, real)
@@ -185,13 +187,19 @@ def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset) -> list[Metr
     if metrics in ("default", "all"):
         names: Sequence[str | Metric] = chosen.metrics if metrics == "default" else ("dcr", "clones", "dcr_share")
     else:
-        names = [n.strip() for n in metrics.split(",")] if isinstance(metrics, str) else metrics
+        names = [n.strip() for n in metrics.split(",")] if isinstance(metrics, str) else _sequence(metrics)
     out: list[Metric] = [
         metric_class(n)(**chosen.options.get(n, {})) if isinstance(n, str) else n for n in dict.fromkeys(names)
     ]
     if not out:
         raise InputError("metrics: name at least one metric.")
     return out
+
+
+def _sequence(metrics: Any) -> Sequence[str | Metric]:
+    if not isinstance(metrics, Sequence) or not all(isinstance(m, str) or hasattr(m, "advance") for m in metrics):
+        raise InputError("metrics: give 'default', 'all', or a list of metric names or metric objects.")
+    return metrics
 
 
 def _check_seed(seed: int) -> None:
@@ -250,7 +258,7 @@ def _inputs(surveyed: Surveyed) -> dict[str, Any]:
             "columns": len(table.schema),
             "source": list(table.source[:20]),
             "files": len(table.files),
-            "bytes": sum(size for _, size in table.files),
+            "bytes": sum(f.size for f in table.files),
             "fingerprint": f"{summary.fingerprint:016x}",
         }
     return {"tables": tables, "differences": list(surveyed.differences)}

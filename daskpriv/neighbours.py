@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -118,12 +117,13 @@ def nearest_neighbours(
             raise InputError(f"{name}: 0 row(s), a search needs at least 1.")
     if exclude_self and tables["query"].rows != tables["reference"].rows:
         raise InputError("exclude_self: query and reference must be the same table, but their numbers of rows differ.")
-    described = schema if isinstance(schema, Schema) or schema is None else Schema.load(Path(schema))
+    described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
+    narrowed = Columns(described, columns, weights=weights)
     with executor_for(client) as executor:
         cut = layout({n: t.rows for n, t in tables.items()}, executor.slots, block_rows)
         same = frozenset({("query", "reference")}) if exclude_self else frozenset()
         engine = Engine(executor, cut, same=same)
-        surveyed = survey(engine, tables, Columns(described, columns, weights=weights), ("reference",))
+        surveyed = survey(engine, tables, narrowed, ("reference",))
         prepared = spaces_for(engine, surveyed, encode(engine, surveyed), options, fit_names)
         found = engine.search([Neighbours("query", "reference", k)], prepared.blocks, prepared.spaces)
         handles = found["query", "reference"]

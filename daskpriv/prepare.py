@@ -39,6 +39,25 @@ class Columns:
     exclude: Collection[str] = ()
     weights: Mapping[str, float] | None = None
 
+    def __post_init__(self) -> None:
+        if self.schema is not None and not isinstance(self.schema, Schema):
+            raise InputError("schema: give a daskpriv.Schema or the path of its YAML file.")
+        for name, value in (("columns", self.only), ("exclude", self.exclude)):
+            if isinstance(value, str) or not all(isinstance(v, str) for v in _listed(name, value)):
+                raise InputError(f"{name}: give a list of column names.")
+        if self.only is not None and not list(self.only):
+            raise InputError("columns: the list is empty; name at least one column, or leave it out.")
+        weights = self.weights if self.weights is not None else {}
+        if not isinstance(weights, Mapping):
+            raise InputError("weights: give a mapping from column names to numbers, such as {'age': 2.0}.")
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    try:
+        return list(value) if value is not None else []
+    except TypeError:
+        raise InputError(f"{name}: give a list of column names.") from None
+
 
 @dataclass(frozen=True, eq=False)
 class Surveyed:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -230,6 +231,15 @@ def mapped(folder: Path, frames: Frames) -> Given:
     """Train with a map column 'c'."""
     table = pa.Table.from_pandas(frames["train"].drop(columns="c"), preserve_index=False)
     cells = pa.array([[("CANARY-7731", 1)]] * table.num_rows, pa.map_(pa.string(), pa.int64()))
+    return {**frames, "train": parquet(table.append_column("c", cells), folder / "train.parquet")}
+
+
+def not_utf8(folder: Path, frames: Frames) -> Given:
+    """Train with a text column 'c' whose bytes are not UTF-8, as some writers leave them."""
+    table = pa.Table.from_pandas(frames["train"].drop(columns="c"), preserve_index=False)
+    ends = np.arange(0, 5 * table.num_rows + 1, 5, dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"\xff7731" * table.num_rows)]
+    cells = pa.Array.from_buffers(pa.string(), table.num_rows, buffers)
     return {**frames, "train": parquet(table.append_column("c", cells), folder / "train.parquet")}
 
 

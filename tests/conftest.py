@@ -40,7 +40,7 @@ def cluster() -> Iterator[Callable[[int], Client]]:
                 n_workers=workers,
                 threads_per_worker=1,
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
             )
             started[workers] = (made, Client(made, set_as_default=False))

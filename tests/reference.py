@@ -198,6 +198,15 @@ def nearest(matrix: Matrix, k: int, exclude_self: bool = False) -> Neighbours:
 # ---------------------------------------------------------------------------------------------- dcr, clones
 
 
+def quantile(values: np.ndarray, q: float) -> float:
+    """Numpy's linear quantile; between a finite and an infinite value it is infinite, on the finite one it is that."""
+    if np.isfinite(values).all():
+        return float(np.quantile(values, q, method="linear"))
+    place = q * (len(values) - 1)
+    low, high = sorted(values)[math.floor(place)], sorted(values)[math.ceil(place)]
+    return float(low) if low == high else math.inf if math.isinf(high) else low + (high - low) * (place % 1)
+
+
 def dcr_statistics(closest: Sequence[float], bins: int = 100) -> dict[str, Any]:
     """The summary of one direction, quantiles as numpy's default (linear); bins are [i/bins, (i+1)/bins)."""
     values = np.asarray(closest, dtype=np.float64)
@@ -206,8 +215,7 @@ def dcr_statistics(closest: Sequence[float], bins: int = 100) -> dict[str, Any]:
     mean = math.fsum(values) / n
     out: dict[str, Any] = {"n": n, "mean": mean, "min": float(values.min()), "max": float(values.max())}
     out["std"] = math.sqrt(math.fsum((v - mean) ** 2 for v in finite) / n) if len(finite) == n else math.nan
-    with np.errstate(invalid="ignore"):
-        out |= {name: float(np.quantile(values, q, method="linear")) for name, q in QUANTILES}
+    out |= {name: quantile(values, q) for name, q in QUANTILES}
     edges = [i / bins for i in range(bins + 1)]
     out["counts"] = [0] * bins
     for v in finite:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import daskpriv
@@ -30,8 +31,14 @@ WORDS = ("Graz", "graz", "Linz", "Linz ", "", "Ärger", "a\x00b", "0", "nan", "N
 
 
 def examples(number: int) -> settings:
-    """So many examples, however long one takes."""
-    return settings(max_examples=number, deadline=None, suppress_health_check=list(HealthCheck))
+    """So many examples, however long one takes; cells come from a seed, so that shrinking would be slow and vain."""
+    return settings(
+        max_examples=number,
+        deadline=None,
+        phases=(Phase.explicit, Phase.reuse, Phase.generate),
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 # ---------------------------------------------------------------------------------------------- columns to draw
@@ -251,7 +258,6 @@ class World:
     cells: dict[str, ref.Rows]
     schema: Schema | None
     weights: dict[str, float] | None
-    texts: dict[str, str] = field(default_factory=dict)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -409,15 +415,18 @@ def test_a_row_is_not_its_own_neighbour(
     assert_same_neighbours(found, ref.nearest(matrix, k, exclude_self=True))
 
 
+DIRECTIONS = ("ST", "SH", "HT", "TS", "HS", "TT", "SS", "HH")
+TABLES = {"T": "train", "H": "holdout", "S": "synthetic"}
+
+
 def matrices(world: World, missing: str, mode: str) -> dict[tuple[str, str], ref.Matrix]:
     """The distances of every direction."""
     cells = world.cells
     real, every = (cells["train"], cells["holdout"]), tuple(cells.values())
     out = {}
-    for q in cells:
-        for r in cells:
-            ranges = ref.ranges_for(mode, world.columns, cells[q], cells[r], real, every)
-            out[q, r] = ref.distances(world.columns, cells[q], cells[r], ranges, missing)
+    for q, r in ((TABLES[d[0]], TABLES[d[1]]) for d in DIRECTIONS):
+        ranges = ref.ranges_for(mode, world.columns, cells[q], cells[r], real, every)
+        out[q, r] = ref.distances(world.columns, cells[q], cells[r], ranges, missing)
     return out
 
 
@@ -480,3 +489,157 @@ def test_metrics_are_those_of_the_reference(
     for key, value in ref.clones(to_train, to_holdout, found["holdout", "train"]).items():
         assert clones[key] == value, key
     assert_share(report.metrics["dcr_share"].details, ref.dcr_share(to_train, to_holdout))
+
+
+# ---------------------------------------------------------------------------------------------- edges, one by one
+
+
+def nearest(query: Any, reference: Any, **options: Any) -> list[list[float]]:
+    """The distances alone, small tables as {column: cells}."""
+    tables = [pa.table(t) if isinstance(t, dict) else t for t in (query, reference)]
+    return np.asarray(daskpriv.nearest_neighbours(*tables, **options).distance).tolist()
+
+
+def one(name: str, kind: Kind, **more: Any) -> Schema:
+    """A schema of one column."""
+    return Schema((Column(name, kind, **more),))
+
+
+def test_distances_are_summed_in_the_order_of_the_schema() -> None:
+    """The same schema gives the same bits, whatever the order of columns in the tables."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.random((40, 5)), columns=list("abcde"))
+    schema = Schema(tuple(Column(c, Kind.NUMERIC) for c in "edcba"))
+    assert nearest(frame, frame, k=3, schema=schema) == nearest(frame, frame[list("edcba")], k=3, schema=schema)
+
+
+def test_integers_beyond_2_53_keep_their_differences() -> None:
+    """The smallest values of two tables say nothing about the steps between the others."""
+    base = 2**60
+    query, reference = {"a": [base + 50, base + 60]}, {"a": [base, base + 1, base + 100]}
+    assert nearest(query, reference, k=3) == [[0.49, 0.5, 0.5], [0.4, 0.59, 0.6]]
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2]])
+def test_ties_of_denormal_distances_do_not_depend_on_row_order(order: list[int]) -> None:
+    """A distance that rounds to 0 ties with 0, whichever comes first."""
+    column = pa.array([0.0, 5e-324, 1.0]).take(pa.array(order))
+    reference = pa.table({"a": column, "b": [0, 0, 0], "c": [0, 0, 0]})
+    found = daskpriv.nearest_neighbours(pa.table({"a": [5e-324], "b": [0], "c": [0]}), reference, k=1)
+    assert np.asarray(found.ties).tolist() == [2]
+
+
+def test_negative_zero_is_not_a_missing_category() -> None:
+    """A nominal float is never confused with a missing cell."""
+    table = pa.table({"a": [0.0, -0.0, 1.0]})
+    assert nearest(table, {"a": pa.array([None], pa.float64())}, k=1, schema=one("a", Kind.NOMINAL)) == [[1.0]] * 3
+
+
+def test_unsigned_categories_beyond_int64() -> None:
+    """A nominal column may hold any unsigned integer."""
+    table = pa.table({"a": pa.array([2**63 + 1, 0, 2**63 + 2], pa.uint64())})
+    assert nearest(table, table, k=2, schema=one("a", Kind.NOMINAL)) == [[0.0, 1.0]] * 3
+
+
+def test_nominal_nanoseconds_stay_apart() -> None:
+    """Times of day that differ by nanoseconds are different categories, and none is missing."""
+    table = pa.table({"a": pa.array([0, 1, 1001, None], pa.time64("ns"))})
+    assert nearest(table, table, k=2, schema=one("a", Kind.NOMINAL)) == [[0.0, 1.0]] * 4
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["x", "y"])])
+def test_categories_of_polars(kind: Any) -> None:
+    """Polars stores categories as views."""
+    frame = pl.DataFrame({"a": ["x", "y", "x", None]}, schema={"a": kind})
+    assert nearest(frame, frame, k=3) == [[0.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]]
+
+
+def test_a_decimal_equals_the_float_that_is_written_like_it() -> None:
+    """A database column of decimals and its copy read as floats are the same rows."""
+    texts = [f"{i / 100:.2f}" for i in range(1000)]
+    decimals, floats = [Decimal(t) for t in texts], [float(t) for t in texts]
+    assert nearest({"a": floats}, {"a": pa.array(decimals, pa.decimal128(10, 2))}, k=1) == [[0.0]] * 1000
+
+
+def test_blocks_of_one_row_fit_into_memory() -> None:
+    """Small blocks need little memory, however many rows a task could take."""
+    table = pa.table({f"c{i}": ["x", "y"] for i in range(8)})
+    assert nearest(table, table, k=2, block_rows=1) == [[0.0, 1.0]] * 2
+    report = daskpriv.evaluate(train=table, synthetic=table, block_rows=1)
+    assert report.metrics["clones"].details["n_synthetic_train"] == 2
+
+
+def test_histogram_counts_follow_the_edges_they_are_printed_with() -> None:
+    """A distance that is exactly an edge belongs to the bin that starts there."""
+    train = pa.table({"a": [0, 100]})
+    for i in range(1, 50):
+        report = daskpriv.evaluate(train=train, synthetic=pa.table({"a": [i]}), metrics="dcr")
+        shown = report.metrics["dcr"].details["synthetic->train"]["histogram"]
+        assert shown["edges"][shown["counts"].index(1)] == i / 100
+
+
+@pytest.mark.parametrize("weight", [1e308, 1e-320])
+def test_extreme_weights_give_distances_or_are_refused(weight: float) -> None:
+    """Weights whose sum overflows, or that vanish against rounding, never end in NaN or infinity."""
+    table = pa.table({c: ["x", "y"] for c in "abc"})
+    try:
+        found = nearest(table, table, k=2, weights=dict.fromkeys("abc", weight))
+    except daskpriv.InputError:
+        return
+    assert found == [[0.0, 1.0]] * 2
+
+
+def test_the_unit_of_a_long_span_of_times_changes_no_bit() -> None:
+    """Microseconds and nanoseconds over 288 years."""
+    values = np.random.default_rng(0).integers(-9_100_000_000_000_000, 9_100_000_000_000_000, 100)
+    coarse = pa.table({"a": pa.array(values, pa.timestamp("us"))})
+    fine = coarse.cast(pa.schema([("a", pa.timestamp("ns"))]))
+    assert nearest(coarse, coarse, k=4) == nearest(fine, fine, k=4)
+
+
+def test_clearbox_joins_unseen_and_missing_categories_however_many_there_are() -> None:
+    """The rule does not change where categories become too many to number."""
+    query, reference = {"a": ["p", "q", None]}, {"a": ["r", "s", "t", "u", None]}
+    expected = [[1.0] * 5, [1.0] * 5, [0.0] * 5]
+    assert nearest(query, reference, k=5, missing="clearbox") == expected
+    with small_limits(250_000_000, 3):
+        assert nearest(query, reference, k=5, missing="clearbox") == expected
+
+
+def unreachable(synthetic: list[float | None]) -> dict[str, pa.Table]:
+    """Tables in which a missing synthetic number is, in the anonymeter mode, infinitely far from all real rows."""
+    return {
+        "train": pa.table({"a": [1.0, 2.0]}),
+        "holdout": pa.table({"a": [3.0, 4.0, 5.0]}),
+        "synthetic": pa.table({"a": pa.array(synthetic, pa.float64())}),
+    }
+
+
+@pytest.mark.parametrize("synthetic", [[None], [None, None], [1.0, None], [None, 3.0, 9.0]])
+def test_a_row_without_neighbours_favours_neither_table(synthetic: list[float | None]) -> None:
+    """It ties with every real row, so that the expected share stays the expected share."""
+    tables = unreachable(synthetic)
+    cells = {name: {"a": table.column("a").to_pylist()} for name, table in tables.items()}
+    world = World([ref.Col("a", "numeric")], tables, cells, None, None)
+    found = matrices(world, "anonymeter", "real")
+    details = daskpriv.evaluate(**tables, missing="anonymeter", metrics="dcr_share").metrics["dcr_share"].details
+    assert_share(details, ref.dcr_share(found["synthetic", "train"], found["synthetic", "holdout"]))
+
+
+def test_quantiles_of_finite_distances_stay_finite_beside_infinite_ones() -> None:
+    """Two zeros and an infinity have the median 0."""
+    tables = unreachable([1.0, None, 2.0])
+    details = daskpriv.evaluate(**tables, missing="anonymeter", metrics="dcr").metrics["dcr"].details
+    assert details["synthetic->train"]["median"] == 0.0
+    assert details["synthetic->train"]["q95"] == math.inf
+
+
+@pytest.mark.parametrize("train", [[0, 0], [0, 1]])
+def test_equal_credits_vary_nothing(train: list[int]) -> None:
+    """Three thirds are one: where every real row holds the same credit there is no law to test against."""
+    holdout = [0, 1] if train == [0, 0] else [0, 0]
+    tables = {"train": train, "holdout": holdout, "synthetic": [0, 0, 0, 1]}
+    found = daskpriv.evaluate(**{k: pa.table({"a": v}) for k, v in tables.items()}).metrics["dcr_share"]
+    assert found.p_value == 1.0
+    assert found.details["standard_error"] == 0.0
+    assert found.verdict == "NOT_INTERPRETABLE"

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -148,7 +149,9 @@ def dates(unit: str = "ns", step: str = "1h", tz: str | None = None) -> Change:
     """Timestamps that grow with the cell."""
 
     def change(s: pd.Series) -> pd.Series:
-        stamps = pd.Timestamp("2021-03-28") + pd.to_timedelta([int(v * 1000) % 997 for v in s]) // pd.Timedelta("1ns") * pd.Timedelta(step)
+        stamps = pd.Timestamp("2021-03-28") + pd.to_timedelta([int(v * 1000) % 997 for v in s]) // pd.Timedelta(
+            "1ns"
+        ) * pd.Timedelta(step)
         stamps = pd.Series(stamps).astype(f"datetime64[{unit}]")
         return stamps.dt.tz_localize("UTC").dt.tz_convert(tz) if tz else stamps
 
@@ -189,7 +192,11 @@ class Refused:
     says: tuple[str, ...]
 
 
-OTHER_COLUMNS = ("train have different columns: missing", "unexpected", "pass columns=[...] to compare a subset on purpose")
+OTHER_COLUMNS = (
+    "train have different columns: missing",
+    "unexpected",
+    "pass columns=[...] to compare a subset on purpose",
+)
 NOT_GUESSED = ("train", "holdout", "synthetic", "cast one side (types are never guessed)")
 CANNOT = ("mixes Python types or holds values Arrow cannot represent", "cast it to one type")
 NO_TABLE = "expected a table (pandas.DataFrame, pyarrow.Table or path), got "
@@ -198,68 +205,179 @@ INFINITE = "replace them by null or a bound"
 OBJECTS = "CANARY-7731", 77317731
 
 REFUSED = (
-    Refused("01-synthetic-misses-a-column", lambda: swap("synthetic", lambda t: t.drop(columns="b")),
-            ("synthetic", *OTHER_COLUMNS, "missing ['b'] (1)", "unexpected [] (0)")),
-    Refused("02-synthetic-has-an-extra-column", lambda: swap("synthetic", lambda t: t.assign(e=77317731)),
-            ("synthetic", *OTHER_COLUMNS, "missing [] (0)", "unexpected ['e'] (1)")),
-    Refused("03-holdout-misses-a-column", lambda: swap("holdout", lambda t: t.drop(columns="b")),
-            ("holdout", *OTHER_COLUMNS, "missing ['b'] (1)", "unexpected [] (0)")),
-    Refused("05-column-renamed-by-case", lambda: swap("synthetic", lambda t: t.rename(columns={"a": "A"})),
-            ("synthetic", *OTHER_COLUMNS, "missing ['a'] (1)", "unexpected ['A'] (1)")),
-    Refused("06-no-common-column", lambda: swap("synthetic", lambda t: t.add_suffix("_")),
-            ("synthetic", *OTHER_COLUMNS, "missing ['a', 'b', 'c', 'd'] (4)", "unexpected ['a_', 'b_', 'c_', 'd_'] (4)")),
-    Refused("08-numeric-strings", lambda: put("synthetic", "b", lambda s: s.astype(str)),
-            ("column 'b'", "number in train", "number in holdout", "category in synthetic", *NOT_GUESSED)),
-    Refused("09-codes-int-and-str",
-            lambda: each("c", train=cells(1, 2), holdout=cells(1, 2), synthetic=cells("7731-1", "7731-2")),
-            ("column 'c'", "number in train", "number in holdout", "category in synthetic", *NOT_GUESSED)),
-    Refused("10-bool-and-int", lambda: put("synthetic", "d", lambda s: s.astype(int)),
-            ("column 'd'", "number in synthetic", *NOT_GUESSED)),
-    Refused("13-duplicate-column-names", lambda: swap("train", lambda t: t.set_axis(["a", "b", "c", "c"], axis=1)),
-            ("train", "duplicate column name(s) 'c'")),
-    Refused("14-non-string-column-names", lambda: swap_all(lambda t: t.set_axis(range(4), axis=1)),
-            ("train", "column names must be strings; 4 of 4 are not")),
-    Refused("15-multiindex-columns", lambda: swap_all(lambda t: pd.concat({"x": t}, axis=1)),
-            ("train", "multi-level column index is not supported; flatten the column names")),
-    Refused("29-inf-in-train", lambda: put("train", "a", first(math.inf)), ("train", "column 'a' holds 1 infinite value(s)", INFINITE)),
-    Refused("30-minus-inf-in-synthetic", lambda: put("synthetic", "a", first(-math.inf)),
-            ("synthetic", "column 'a' holds 1 infinite value(s)", INFINITE)),
-    Refused("31-both-infinities", lambda: put("train", "a", first(-math.inf, 30), put("train", "a", first(math.inf, 40))),
-            ("train", "column 'a' holds 2 infinite value(s)", INFINITE)),
-    Refused("38-python-ints-beyond-64-bits", lambda: everywhere("b", cells(7731 * 10**20, 7732 * 10**20)),
-            ("train", "column 'b'", "OverflowError", *CANNOT)),
-    Refused("41-range-overflow", lambda: everywhere("a", cells(1.7731e308, -1.7731e308)), ("column 'a'", "range overflows float64; rescale it")),
+    Refused(
+        "01-synthetic-misses-a-column",
+        lambda: swap("synthetic", lambda t: t.drop(columns="b")),
+        ("synthetic", *OTHER_COLUMNS, "missing ['b'] (1)", "unexpected [] (0)"),
+    ),
+    Refused(
+        "02-synthetic-has-an-extra-column",
+        lambda: swap("synthetic", lambda t: t.assign(e=77317731)),
+        ("synthetic", *OTHER_COLUMNS, "missing [] (0)", "unexpected ['e'] (1)"),
+    ),
+    Refused(
+        "03-holdout-misses-a-column",
+        lambda: swap("holdout", lambda t: t.drop(columns="b")),
+        ("holdout", *OTHER_COLUMNS, "missing ['b'] (1)", "unexpected [] (0)"),
+    ),
+    Refused(
+        "05-column-renamed-by-case",
+        lambda: swap("synthetic", lambda t: t.rename(columns={"a": "A"})),
+        ("synthetic", *OTHER_COLUMNS, "missing ['a'] (1)", "unexpected ['A'] (1)"),
+    ),
+    Refused(
+        "06-no-common-column",
+        lambda: swap("synthetic", lambda t: t.add_suffix("_")),
+        ("synthetic", *OTHER_COLUMNS, "missing ['a', 'b', 'c', 'd'] (4)", "unexpected ['a_', 'b_', 'c_', 'd_'] (4)"),
+    ),
+    Refused(
+        "08-numeric-strings",
+        lambda: put("synthetic", "b", lambda s: s.astype(str)),
+        ("column 'b'", "number in train", "number in holdout", "category in synthetic", *NOT_GUESSED),
+    ),
+    Refused(
+        "09-codes-int-and-str",
+        lambda: each("c", train=cells(1, 2), holdout=cells(1, 2), synthetic=cells("7731-1", "7731-2")),
+        ("column 'c'", "number in train", "number in holdout", "category in synthetic", *NOT_GUESSED),
+    ),
+    Refused(
+        "10-bool-and-int",
+        lambda: put("synthetic", "d", lambda s: s.astype(int)),
+        ("column 'd'", "number in synthetic", *NOT_GUESSED),
+    ),
+    Refused(
+        "13-duplicate-column-names",
+        lambda: swap("train", lambda t: t.set_axis(["a", "b", "c", "c"], axis=1)),
+        ("train", "duplicate column name(s) 'c'"),
+    ),
+    Refused(
+        "14-non-string-column-names",
+        lambda: swap_all(lambda t: t.set_axis(range(4), axis=1)),
+        ("train", "column names must be strings; 4 of 4 are not"),
+    ),
+    Refused(
+        "15-multiindex-columns",
+        lambda: swap_all(lambda t: pd.concat({"x": t}, axis=1)),
+        ("train", "multi-level column index is not supported; flatten the column names"),
+    ),
+    Refused(
+        "29-inf-in-train",
+        lambda: put("train", "a", first(math.inf)),
+        ("train", "column 'a' holds 1 infinite value(s)", INFINITE),
+    ),
+    Refused(
+        "30-minus-inf-in-synthetic",
+        lambda: put("synthetic", "a", first(-math.inf)),
+        ("synthetic", "column 'a' holds 1 infinite value(s)", INFINITE),
+    ),
+    Refused(
+        "31-both-infinities",
+        lambda: put("train", "a", first(-math.inf, 30), put("train", "a", first(math.inf, 40))),
+        ("train", "column 'a' holds 2 infinite value(s)", INFINITE),
+    ),
+    Refused(
+        "38-python-ints-beyond-64-bits",
+        lambda: everywhere("b", cells(7731 * 10**20, 7732 * 10**20)),
+        ("train", "column 'b'", "OverflowError", *CANNOT),
+    ),
+    Refused(
+        "41-range-overflow",
+        lambda: everywhere("a", cells(1.7731e308, -1.7731e308)),
+        ("column 'a'", "range overflows float64; rescale it"),
+    ),
     Refused("43-complex", lambda: everywhere("a", lambda s: s.astype(complex)), ("train", "column 'a'", *CANNOT)),
-    Refused("47-aware-and-naive", lambda: each("a", train=dates(tz="UTC"), holdout=dates(tz="UTC"), synthetic=dates()),
-            ("column 'a'", "instant in train", "instant in holdout", "localtime in synthetic", *NOT_GUESSED)),
-    Refused("50-dates-as-strings",
-            lambda: each("a", train=dates(), holdout=dates(), synthetic=lambda s: "7731: " + dates()(s).astype(str)),
-            ("column 'a'", "localtime in train", "localtime in holdout", "category in synthetic", *NOT_GUESSED)),
-    Refused("52c-far-dates-and-nanoseconds",
-            lambda: each("a", train=dates(), holdout=dates(), synthetic=cells(date(9999, 12, 31))),
-            ("synthetic", "column 'a'", "do not fit timestamp[ns]", "one type")),
+    Refused(
+        "47-aware-and-naive",
+        lambda: each("a", train=dates(tz="UTC"), holdout=dates(tz="UTC"), synthetic=dates()),
+        ("column 'a'", "instant in train", "instant in holdout", "localtime in synthetic", *NOT_GUESSED),
+    ),
+    Refused(
+        "50-dates-as-strings",
+        lambda: each("a", train=dates(), holdout=dates(), synthetic=lambda s: "7731: " + dates()(s).astype(str)),
+        ("column 'a'", "localtime in train", "localtime in holdout", "category in synthetic", *NOT_GUESSED),
+    ),
+    Refused(
+        "52c-far-dates-and-nanoseconds",
+        lambda: each("a", train=dates(), holdout=dates(), synthetic=cells(date(9999, 12, 31))),
+        ("synthetic", "column 'a'", "do not fit timestamp[ns]", "one type"),
+    ),
     Refused("53-mixed-int-and-str", lambda: everywhere("c", cells(*OBJECTS)), ("train", "column 'c'", *CANNOT)),
-    Refused("53b-mixed-in-synthetic-only", lambda: put("synthetic", "c", cells(*OBJECTS)), ("synthetic", "column 'c'", *CANNOT)),
-    Refused("53c-numbers-for-words", lambda: put("synthetic", "c", cells(77317731)),
-            ("column 'c'", "category in train", "category in holdout", "number in synthetic", *NOT_GUESSED)),
-    Refused("54-one-in-four-types", lambda: everywhere("c", cells("CANARY-7731", 1, 1.0, True)), ("train", "column 'c'", *CANNOT)),
-    Refused("56-lists", lambda: everywhere("c", cells(["CANARY-7731"], [])), ("train", "column 'c' has type list", NO_DISTANCE)),
-    Refused("57-dicts", lambda: everywhere("c", cells({"x": "CANARY-7731"})), ("train", "column 'c' has type struct", NO_DISTANCE)),
-    Refused("58-arrays", lambda: everywhere("c", cells(np.arange(7731, 7734))), ("train", "column 'c' has type list", NO_DISTANCE)),
-    Refused("59-intervals", lambda: everywhere("c", lambda s: pd.interval_range(7731, periods=len(s))),
-            ("train", "column 'c' has type extension", NO_DISTANCE)),
-    Refused("60-periods", lambda: everywhere("c", lambda s: pd.period_range("7731-01", periods=len(s), freq="M")),
-            ("train", "column 'c' has type extension", NO_DISTANCE)),
-    Refused("61-sparse", lambda: everywhere("b", lambda s: pd.arrays.SparseArray(s)), ("train", "column 'b'", "sparse", "to_dense()")),
-    Refused("72-empty-synthetic", lambda: swap("synthetic", lambda t: t.head(0)), ("synthetic: 0 row(s), this evaluation needs at least 1",)),
-    Refused("73-empty-train", lambda: swap("train", lambda t: t.head(0)), ("train: 0 row(s), this evaluation needs at least 2",)),
-    Refused("74-empty-holdout", lambda: swap("holdout", lambda t: t.head(0)), ("holdout: 0 row(s), this evaluation needs at least 1",)),
-    Refused("75-single-row-train", lambda: swap("train", lambda t: t.head(1)), ("train: 1 row(s), this evaluation needs at least 2",)),
+    Refused(
+        "53b-mixed-in-synthetic-only",
+        lambda: put("synthetic", "c", cells(*OBJECTS)),
+        ("synthetic", "column 'c'", *CANNOT),
+    ),
+    Refused(
+        "53c-numbers-for-words",
+        lambda: put("synthetic", "c", cells(77317731)),
+        ("column 'c'", "category in train", "category in holdout", "number in synthetic", *NOT_GUESSED),
+    ),
+    Refused(
+        "54-one-in-four-types",
+        lambda: everywhere("c", cells("CANARY-7731", 1, 1.0, True)),
+        ("train", "column 'c'", *CANNOT),
+    ),
+    Refused(
+        "56-lists",
+        lambda: everywhere("c", cells(["CANARY-7731"], [])),
+        ("train", "column 'c' has type list", NO_DISTANCE),
+    ),
+    Refused(
+        "57-dicts",
+        lambda: everywhere("c", cells({"x": "CANARY-7731"})),
+        ("train", "column 'c' has type struct", NO_DISTANCE),
+    ),
+    Refused(
+        "58-arrays",
+        lambda: everywhere("c", cells(np.arange(7731, 7734))),
+        ("train", "column 'c' has type list", NO_DISTANCE),
+    ),
+    Refused(
+        "59-intervals",
+        lambda: everywhere("c", lambda s: pd.interval_range(7731, periods=len(s))),
+        ("train", "column 'c' has type extension", NO_DISTANCE),
+    ),
+    Refused(
+        "60-periods",
+        lambda: everywhere("c", lambda s: pd.period_range("7731-01", periods=len(s), freq="M")),
+        ("train", "column 'c' has type extension", NO_DISTANCE),
+    ),
+    Refused(
+        "61-sparse",
+        lambda: everywhere("b", pd.arrays.SparseArray),
+        ("train", "column 'b'", "sparse", "to_dense()"),
+    ),
+    Refused(
+        "72-empty-synthetic",
+        lambda: swap("synthetic", lambda t: t.head(0)),
+        ("synthetic: 0 row(s), this evaluation needs at least 1",),
+    ),
+    Refused(
+        "73-empty-train",
+        lambda: swap("train", lambda t: t.head(0)),
+        ("train: 0 row(s), this evaluation needs at least 2",),
+    ),
+    Refused(
+        "74-empty-holdout",
+        lambda: swap("holdout", lambda t: t.head(0)),
+        ("holdout: 0 row(s), this evaluation needs at least 1",),
+    ),
+    Refused(
+        "75-single-row-train",
+        lambda: swap("train", lambda t: t.head(1)),
+        ("train: 1 row(s), this evaluation needs at least 2",),
+    ),
     Refused("77-no-columns", lambda: swap_all(lambda t: t[[]]), ("train: table has no columns",)),
-    Refused("90-numpy-array", lambda: swap("train", lambda t: t[["a", "b"]].to_numpy()), ("train: " + NO_TABLE + "ndarray",)),
+    Refused(
+        "90-numpy-array", lambda: swap("train", lambda t: t[["a", "b"]].to_numpy()), ("train: " + NO_TABLE + "ndarray",)
+    ),
     Refused("91-series", lambda: swap("train", lambda t: t["c"]), ("train: " + NO_TABLE + "Series",)),
-    Refused("92-none-as-synthetic", lambda: swap("synthetic", lambda t: None), ("synthetic: " + NO_TABLE + "NoneType",)),
-    Refused("93-list-of-dicts", lambda: swap("train", lambda t: t.to_dict("records")), ("train: " + NO_TABLE + "list",)),
+    Refused(
+        "92-none-as-synthetic", lambda: swap("synthetic", lambda t: None), ("synthetic: " + NO_TABLE + "NoneType",)
+    ),
+    Refused(
+        "93-list-of-dicts", lambda: swap("train", lambda t: t.to_dict("records")), ("train: " + NO_TABLE + "list",)
+    ),
 )
 
 
@@ -366,7 +484,9 @@ def wide_table() -> Tables:
     for name, table in base().items():
         digits = table["b"].head(12)
         texts = ["7731-" + (digits % (i + 2)).astype(str) for i in range(19)]
-        out[name] = pd.DataFrame({f"x{i}": texts[i % 20 - 1] if i % 20 else digits * (i + 1) % 7733 for i in range(2000)})
+        out[name] = pd.DataFrame(
+            {f"x{i}": texts[i % 20 - 1] if i % 20 else digits * (i + 1) % 7733 for i in range(2000)}
+        )
     return out
 
 
@@ -389,94 +509,249 @@ def zeros(sign: float) -> Change:
 SCRIPT = '<script>alert("x")</script>\nc'
 LOOKALIKE = ("synthetic", "column 'c'", "case, blanks or", "form")
 NOMINAL_A = daskpriv.Schema(
-    tuple(daskpriv.Column(n, k) for n, k in zip("abcd", map(daskpriv.Kind, ("nominal", "numeric", "nominal", "boolean")), strict=True))
+    tuple(
+        daskpriv.Column(n, k)
+        for n, k in zip("abcd", map(daskpriv.Kind, ("nominal", "nominal", "nominal", "boolean")), strict=True)
+    )
 )
 
 ACCEPTED = (
     Accepted("00-baseline", base, alike=True),
-    Accepted("04-columns-reordered", lambda: swap("synthetic", lambda t: t[["d", "b", "c", "a"]]), alike=True, check=other_order),
-    Accepted("07-int-and-float", lambda: put("synthetic", "b", lambda s: s.astype(float)), alike=True, check=other_type),
-    Accepted("11-categoricals-of-other-order", alike=True,
-             make=lambda: each("c", train=categorical("uvwxyz"), holdout=categorical("zyxwvu"), synthetic=categorical("qzwyxvu"))),
+    Accepted(
+        "04-columns-reordered",
+        lambda: swap("synthetic", lambda t: t[["d", "b", "c", "a"]]),
+        alike=True,
+        check=other_order,
+    ),
+    Accepted(
+        "07-int-and-float", lambda: put("synthetic", "b", lambda s: s.astype(float)), alike=True, check=other_type
+    ),
+    Accepted(
+        "11-categoricals-of-other-order",
+        alike=True,
+        make=lambda: each(
+            "c", train=categorical("uvwxyz"), holdout=categorical("zyxwvu"), synthetic=categorical("qzwyxvu")
+        ),
+    ),
     Accepted("11b-categorical-and-strings", lambda: put("synthetic", "c", categorical("zyxwvu")), alike=True),
-    Accepted("12-disjoint-categories", lambda: put("synthetic", "c", words(lambda v: v + "-new")), clones=0, check=unseen),
+    Accepted(
+        "12-disjoint-categories", lambda: put("synthetic", "c", words(lambda v: v + "-new")), clones=0, check=unseen
+    ),
     Accepted("16-hostile-column-name", lambda: swap_all(lambda t: t.rename(columns={"c": SCRIPT})), alike=True),
     Accepted("17-duplicated-row-index", lambda: swap_all(lambda t: t.set_axis([7731] * N, axis=0)), alike=True),
-    Accepted("17b-index-with-a-name", lambda: swap_all(lambda t: t.set_axis(pd.Index(range(N, 0, -1), name="a"), axis=0)), alike=True),
+    Accepted(
+        "17b-index-with-a-name",
+        lambda: swap_all(lambda t: t.set_axis(pd.Index(range(N, 0, -1), name="a"), axis=0)),
+        alike=True,
+    ),
     Accepted("18-nan-in-numeric", lambda: everywhere("a", float_holes)),
     Accepted("19-none-in-categorical", lambda: everywhere("c", holes(None))),
     Accepted("20-nan-only-in-synthetic", lambda: put("synthetic", "a", float_holes), clones=COPIED - 1),
     Accepted("21-all-null-numeric-everywhere", lambda: everywhere("a", all_cells(math.nan))),
-    Accepted("22-all-null-numeric-in-synthetic", lambda: put("synthetic", "a", all_cells(math.nan)), clones=0, check=one_column_apart),
+    Accepted(
+        "22-all-null-numeric-in-synthetic",
+        lambda: put("synthetic", "a", all_cells(math.nan)),
+        clones=0,
+        check=one_column_apart,
+    ),
     Accepted("22b-all-none-in-synthetic", lambda: put("synthetic", "a", cells(None)), clones=0, check=one_column_apart),
-    Accepted("22c-all-null-numeric-in-train", lambda: put("train", "a", all_cells(math.nan)), clones=0, check=one_column_apart),
+    Accepted(
+        "22c-all-null-numeric-in-train",
+        lambda: put("train", "a", all_cells(math.nan)),
+        clones=0,
+        check=one_column_apart,
+    ),
     Accepted("23-all-null-object", lambda: everywhere("c", cells(None))),
     Accepted("23b-all-null-object-in-train", lambda: put("train", "c", cells(None)), clones=0, check=one_column_apart),
-    Accepted("24-all-rows-all-null", lambda: swap_all(lambda t: pd.DataFrame(None, t.index, t.columns, dtype=object)), clones=N, check=all_zero),
-    Accepted("24b-all-rows-all-nan", lambda: swap_all(lambda t: pd.DataFrame(math.nan, t.index, t.columns)), clones=N, check=all_zero),
+    Accepted(
+        "24-all-rows-all-null",
+        lambda: swap_all(lambda t: pd.DataFrame(None, t.index, t.columns, dtype=object)),
+        clones=N,
+        check=all_zero,
+    ),
+    Accepted(
+        "24b-all-rows-all-nan",
+        lambda: swap_all(lambda t: pd.DataFrame(math.nan, t.index, t.columns)),
+        clones=N,
+        check=all_zero,
+    ),
     Accepted("25-na-in-nullable-int", lambda: everywhere("b", lambda s: holes(pd.NA)(s).astype("Int64"))),
     Accepted("26-na-in-string-dtype", lambda: everywhere("c", lambda s: holes(pd.NA)(s).astype("string"))),
-    Accepted("27-none-nan-and-the-word-nan", lambda: everywhere("c", cells(None, "nan", math.nan, "None", "CANARY-7731"))),
+    Accepted(
+        "27-none-nan-and-the-word-nan", lambda: everywhere("c", cells(None, "nan", math.nan, "None", "CANARY-7731"))
+    ),
     Accepted("27b-none-equals-nan", lambda: each("c", train=cells(None, "x7731"), synthetic=cells(math.nan, "x7731"))),
-    Accepted("27c-the-word-is-not-missing", lambda: each("c", train=cells("nan"), holdout=cells("nan"), synthetic=cells("x", None)),
-             clones=0, check=one_column_apart),
+    Accepted(
+        "27c-the-word-is-not-missing",
+        lambda: each("c", train=cells("nan"), holdout=cells("nan"), synthetic=cells("x", None)),
+        clones=0,
+        check=one_column_apart,
+    ),
     Accepted("28-nat", lambda: everywhere("a", lambda s: dates()(s).where(np.arange(len(s)) % 10 != 3))),
     Accepted("32-constant-everywhere", lambda: everywhere("a", all_cells(7731.5))),
-    Accepted("33-constant-in-the-real-tables", lambda: each("a", train=all_cells(7731.5), holdout=all_cells(7731.5)), clones=0, check=one_column_apart),
+    Accepted(
+        "33-constant-in-the-real-tables",
+        lambda: each("a", train=all_cells(7731.5), holdout=all_cells(7731.5)),
+        clones=0,
+        check=one_column_apart,
+    ),
     Accepted("34-constant-zero", lambda: everywhere("a", all_cells(0.0))),
     Accepted("35-negative-only", lambda: everywhere("a", lambda s: -s)),
     Accepted("36-wide-ints-copied", lambda: everywhere("b", big(2**60))),
-    Accepted("36b-wide-ints-last-bit", lambda: each("b", train=big(2**60), holdout=big(2**60), synthetic=big(2**60 + 1)), clones=0),
+    Accepted(
+        "36b-wide-ints-last-bit",
+        lambda: each("b", train=big(2**60), holdout=big(2**60), synthetic=big(2**60 + 1)),
+        clones=0,
+    ),
     Accepted("36c-wide-range-copied", lambda: everywhere("b", big(-(2**62), 2**49 + 1))),
-    Accepted("36d-wide-range-last-bit", clones=0,
-             make=lambda: each("b", train=big(-(2**62), 2**49), holdout=big(-(2**62), 2**49), synthetic=big(1 - 2**62, 2**49))),
-    Accepted("36e-wide-ints-of-one-minimum", clones=1,
-             make=lambda: each("b", train=steps(2**60, 1000), holdout=steps(2**60 + 512, 1000), synthetic=steps(2**60, 1001))),
+    Accepted(
+        "36d-wide-range-last-bit",
+        clones=0,
+        make=lambda: each(
+            "b", train=big(-(2**62), 2**49), holdout=big(-(2**62), 2**49), synthetic=big(1 - 2**62, 2**49)
+        ),
+    ),
+    Accepted(
+        "36e-wide-ints-of-one-minimum",
+        clones=1,
+        make=lambda: each(
+            "b", train=steps(2**60, 1000), holdout=steps(2**60 + 512, 1000), synthetic=steps(2**60, 1001)
+        ),
+    ),
     Accepted("37-uint64-copied", lambda: everywhere("b", big(2**64 - 20_000, 2, "uint64"))),
-    Accepted("37b-uint64-last-bit", clones=0,
-             make=lambda: each("b", train=big(2**64 - 20_000, 2, "uint64"), holdout=big(2**64 - 20_000, 2, "uint64"), synthetic=big(2**64 - 19_999, 2, "uint64"))),
+    Accepted(
+        "37b-uint64-last-bit",
+        clones=0,
+        make=lambda: each(
+            "b",
+            train=big(2**64 - 20_000, 2, "uint64"),
+            holdout=big(2**64 - 20_000, 2, "uint64"),
+            synthetic=big(2**64 - 19_999, 2, "uint64"),
+        ),
+    ),
     Accepted("39-decimals", lambda: everywhere("a", each_cell(lambda v: Decimal(round(v * 10**6)) / 10**4))),
-    Accepted("39b-decimals-of-other-scale", lambda: each("a", train=cells(Decimal("1.10"), Decimal("7.73")), holdout=cells(Decimal("2.5")),
-             synthetic=cells(Decimal("1.1"), Decimal("7.73000")))),
-    Accepted("39c-decimals-last-digit", clones=0,
-             make=lambda: each("a", train=cells(Decimal("0.12345678901234567")), holdout=cells(Decimal("0.22345678901234567")),
-                               synthetic=cells(Decimal("0.12345678901234568")))),
-    Accepted("40-float32-of-the-same-values", lambda: each("a", train=lambda s: s.round(0), synthetic=lambda s: s.round(0).astype("float32"))),
+    Accepted(
+        "39b-decimals-of-other-scale",
+        lambda: each(
+            "a",
+            train=cells(Decimal("1.10"), Decimal("7.73")),
+            holdout=cells(Decimal("2.5")),
+            synthetic=cells(Decimal("1.1"), Decimal("7.73000")),
+        ),
+    ),
+    Accepted(
+        "39c-decimals-last-digit",
+        clones=0,
+        make=lambda: each(
+            "a",
+            train=cells(Decimal("0.12345678901234567")),
+            holdout=cells(Decimal("0.22345678901234567")),
+            synthetic=cells(Decimal("0.12345678901234568")),
+        ),
+    ),
+    Accepted(
+        "40-float32-of-the-same-values",
+        lambda: each("a", train=lambda s: s.round(0), synthetic=lambda s: s.round(0).astype("float32")),
+    ),
     Accepted("40b-float32-of-other-values", lambda: put("synthetic", "a", lambda s: s.astype("float32")), clones=0),
     Accepted("42-denormal-range", lambda: everywhere("a", cells(0.0, 5e-324, 1e-323))),
     Accepted("44-huge-outlier", lambda: put("train", "a", first(1e18))),
     Accepted("45-negative-zero", lambda: each("a", train=zeros(-1.0), holdout=zeros(1.0), synthetic=zeros(1.0))),
-    Accepted("45b-negative-zero-as-category", lambda: each("a", train=all_cells(-0.0), holdout=all_cells(0.0), synthetic=all_cells(0.0)),
-             options={"schema": NOMINAL_A}),
+    Accepted(
+        "45b-negative-zero-as-category",
+        lambda: each("a", train=all_cells(-0.0), holdout=all_cells(0.0), synthetic=all_cells(0.0)),
+        options={"schema": NOMINAL_A},
+    ),
     Accepted("46-datetime-ns", lambda: everywhere("a", dates())),
-    Accepted("46b-one-nanosecond-apart", clones=0,
-             make=lambda: each("a", train=dates(), holdout=dates(), synthetic=lambda s: dates()(s) + pd.Timedelta("1ns"))),
+    Accepted(
+        "46b-one-nanosecond-apart",
+        clones=0,
+        make=lambda: each("a", train=dates(), holdout=dates(), synthetic=lambda s: dates()(s) + pd.Timedelta("1ns")),
+    ),
     Accepted("46c-ns-and-us", lambda: each("a", train=dates(), holdout=dates("us"), synthetic=dates("s"))),
-    Accepted("48-time-zones-between-tables", lambda: each("a", train=dates(tz="UTC"), holdout=dates(tz="Europe/Vienna"), synthetic=dates(tz="Asia/Tokyo"))),
-    Accepted("48b-time-zones-in-one-column", lambda: each(
-        "a", train=dates(tz="UTC"), holdout=dates(tz="UTC"),
-        synthetic=lambda s: pd.Series([v.tz_convert(z) for v, z in zip(dates(tz="UTC")(s), ["Asia/Tokyo", "America/Lima"] * (N // 2), strict=True)], dtype=object))),
+    Accepted(
+        "48-time-zones-between-tables",
+        lambda: each("a", train=dates(tz="UTC"), holdout=dates(tz="Europe/Vienna"), synthetic=dates(tz="Asia/Tokyo")),
+    ),
+    Accepted(
+        "48b-time-zones-in-one-column",
+        lambda: each(
+            "a",
+            train=dates(tz="UTC"),
+            holdout=dates(tz="UTC"),
+            synthetic=lambda s: pd.Series(
+                [
+                    v.tz_convert(z)
+                    for v, z in zip(dates(tz="UTC")(s), ["Asia/Tokyo", "America/Lima"] * (N // 2), strict=True)
+                ],
+                dtype=object,
+            ),
+        ),
+    ),
     Accepted("49-timedelta", lambda: everywhere("a", lambda s: pd.to_timedelta((s * 1000).astype("int64")))),
     Accepted("51-date-objects", lambda: everywhere("a", lambda s: dates(step="1D")(s).dt.date)),
-    Accepted("51b-dates-and-timestamps", lambda: each("a", train=lambda s: dates(step="1D")(s).dt.date, holdout=dates(step="1D"), synthetic=dates(step="1D"))),
+    Accepted(
+        "51b-dates-and-timestamps",
+        lambda: each(
+            "a", train=lambda s: dates(step="1D")(s).dt.date, holdout=dates(step="1D"), synthetic=dates(step="1D")
+        ),
+    ),
     Accepted("52-far-dates", lambda: everywhere("a", cells(date(9999, 12, 31), date(2021, 1, 1), date(1, 1, 1)))),
-    Accepted("52b-far-datetimes", lambda: everywhere("a", cells(datetime(9999, 12, 31, 23, 59, 59, 999999), datetime(2021, 1, 1)))),
+    Accepted(
+        "52b-far-datetimes",
+        lambda: everywhere("a", cells(datetime(9999, 12, 31, 23, 59, 59, 999999), datetime(2021, 1, 1))),
+    ),
     Accepted("55-bytes", lambda: everywhere("c", each_cell(lambda v: b"\xff\x00" + v.encode()))),
-    Accepted("62-arrow-backed", lambda: swap("synthetic", lambda t: t.convert_dtypes(dtype_backend="pyarrow")), alike=True),
+    Accepted(
+        "62-arrow-backed", lambda: swap("synthetic", lambda t: t.convert_dtypes(dtype_backend="pyarrow")), alike=True
+    ),
     Accepted("63-bool-with-none", lambda: everywhere("d", holes(None))),
-    Accepted("64-nfc-and-nfd", lambda: each("c", train=accented("NFC"), holdout=accented("NFC"), synthetic=accented("NFD")),
-             clones=0, warns=LOOKALIKE, check=unseen),
-    Accepted("65-trailing-blanks", lambda: put("synthetic", "c", words(lambda v: v + " ")), clones=0, warns=LOOKALIKE, check=unseen),
+    Accepted(
+        "64-nfc-and-nfd",
+        lambda: each("c", train=accented("NFC"), holdout=accented("NFC"), synthetic=accented("NFD")),
+        clones=0,
+        warns=LOOKALIKE,
+        check=unseen,
+    ),
+    Accepted(
+        "65-trailing-blanks",
+        lambda: put("synthetic", "c", words(lambda v: v + " ")),
+        clones=0,
+        warns=LOOKALIKE,
+        check=unseen,
+    ),
     Accepted("66-upper-case", lambda: put("synthetic", "c", words(str.upper)), clones=0, warns=LOOKALIKE, check=unseen),
-    Accepted("67-unique-ids", lambda: with_ids("person_id"), alike=True, warns=("column 'person_id'", "id", "left out"), check=left_out,
-             without=("person_id",)),
-    Accepted("67b-unique-strings", lambda: everywhere("c", lambda s: pd.Series([f"CANARY-7731-{i}" for i in range(N)]))),
-    Accepted("68-empty-string-is-not-missing", lambda: each("c", train=cells(""), holdout=cells(""), synthetic=cells(None, "CANARY-7731")),
-             clones=0, check=one_column_apart),
+    Accepted(
+        "67-unique-ids",
+        lambda: with_ids("person_id"),
+        alike=True,
+        warns=("column 'person_id'", "id", "left out"),
+        check=left_out,
+        without=("person_id",),
+    ),
+    Accepted(
+        "67b-unique-strings", lambda: everywhere("c", lambda s: pd.Series([f"CANARY-7731-{i}" for i in range(N)]))
+    ),
+    Accepted(
+        "68-empty-string-is-not-missing",
+        lambda: each("c", train=cells(""), holdout=cells(""), synthetic=cells(None, "CANARY-7731")),
+        clones=0,
+        check=one_column_apart,
+    ),
     Accepted("68b-both-copied", lambda: everywhere("c", cells("", None, "CANARY-7731"))),
-    Accepted("70-nul-and-a-megabyte", lambda: each("c", train=lambda s: big_text(s, "x"), synthetic=lambda s: big_text(s, "y")), clones=COPIED - 2),
-    Accepted("71-free-text", lambda: {n: t.assign(c=[f"On day {v} CANARY-7731 wrote: {i}." for i, v in enumerate(t["a"])]) for n, t in base(120).items()},
-             check=kind_of_c("text")),
+    Accepted(
+        "70-nul-and-a-megabyte",
+        lambda: each("c", train=lambda s: big_text(s, "x"), synthetic=lambda s: big_text(s, "y")),
+        clones=COPIED - 2,
+    ),
+    Accepted(
+        "71-free-text",
+        lambda: {
+            n: t.assign(c=[f"On day {v} CANARY-7731 wrote: {i}." for i, v in enumerate(t["a"])])
+            for n, t in base(120).items()
+        },
+        check=kind_of_c("text"),
+    ),
     Accepted("76-single-row-synthetic", lambda: swap("synthetic", lambda t: t.head(1)), clones=1),
     Accepted("78-single-numeric-column", lambda: swap_all(lambda t: t[["a"]])),
     Accepted("79-single-categorical-column", lambda: swap_all(lambda t: t[["c"]]), clones=N, check=all_zero),
@@ -484,9 +759,22 @@ ACCEPTED = (
     Accepted("81-all-numeric", lambda: swap_all(lambda t: t[["a", "b"]])),
     Accepted("82-2000-columns", wide_table),
     Accepted("83-synthetic-is-train", lambda: {**base(), "synthetic": base()["train"]}, clones=N, check=copies),
-    Accepted("84-holdout-is-train", lambda: {**base(), "holdout": base()["train"]}, check=alarm("different tables", "holdout and train")),
-    Accepted("85-half-of-holdout-in-train", half_contaminated, check=alarm("holdout is apart from train", "30 of 60", "contaminated")),
-    Accepted("86-one-row-repeated", lambda: {name: base()["train"].iloc[[0] * N] for name in base()}, clones=N, check=all_zero),
+    Accepted(
+        "84-holdout-is-train",
+        lambda: {**base(), "holdout": base()["train"]},
+        check=alarm("different tables", "holdout and train"),
+    ),
+    Accepted(
+        "85-half-of-holdout-in-train",
+        half_contaminated,
+        check=alarm("holdout is apart from train", "30 of 60", "contaminated"),
+    ),
+    Accepted(
+        "86-one-row-repeated",
+        lambda: {name: base()["train"].iloc[[0] * N] for name in base()},
+        clones=N,
+        check=all_zero,
+    ),
     Accepted("87-synthetic-100-times-larger", huge_synthetic, clones=0),
     Accepted("88-single-row-holdout", lambda: swap("holdout", lambda t: t.head(1))),
     Accepted("89-two-rows-of-train", lambda: swap("train", lambda t: t.head(2)), clones=2),
@@ -565,9 +853,10 @@ def follows_the_definition(report: daskpriv.Report, expected: dict[str, list[flo
 
 
 def shareable(report: daskpriv.Report) -> None:
-    """Strict JSON and no cell in anything that is text."""
+    """Strict JSON and no cell in anything that is text (the names of partition directories have their own test)."""
     whole = report.to_dict()
-    assert "CANARY" not in json.dumps(whole, allow_nan=False)
+    json.dumps(whole, allow_nan=False)
+    assert "CANARY" not in json.dumps({**whole, "inputs": whole["inputs"]["differences"]})
     texts = [*report.warnings, *(g["message"] for g in report.gates), *(m.reading for m in report.metrics.values())]
     texts += [d["what"] for d in report.inputs["differences"]]
     assert not [t for t in texts if CANARY in t or "\n" in t]
@@ -638,6 +927,14 @@ def test_every_number_of_the_catalogue_has_a_case() -> None:
     assert numbers == set(range(94)) - {69}
 
 
+@pytest.mark.parametrize(
+    "kind", [pl.Categorical, pl.Enum([f"CANARY-7731-{v}" for v in "zyxwvu"])], ids=["categorical", "enum"]
+)
+def test_polars_categories_are_texts(kind: Any, baseline: daskpriv.Report) -> None:
+    report = daskpriv.evaluate(**swap_all(lambda t: pl.from_pandas(t).with_columns(pl.col("c").cast(kind))))
+    same_numbers(report, baseline)
+
+
 def test_hostile_column_names_are_text_in_the_page(tmp_path: Path) -> None:
     report = daskpriv.evaluate(**swap_all(lambda t: t.rename(columns={"c": SCRIPT})), output=tmp_path)
     assert "<script>alert" not in (tmp_path / "report.html").read_text("utf-8")
@@ -690,9 +987,16 @@ def schema_file(text: str | bytes) -> bad.Maker:
     return make
 
 
-def schema_of(*lines: str, kinds: tuple[str, ...] = ("a: numeric", "b: numeric", "c: nominal", "d: boolean")) -> bad.Maker:
+def schema_of(
+    *lines: str, kinds: tuple[str, ...] = ("a: numeric", "b: numeric", "c: nominal", "d: boolean")
+) -> bad.Maker:
     """The base case with a schema of these columns, then these lines."""
     return schema_file("\n".join(["daskpriv_schema: 1", "columns:", *(f"  {line}" for line in (*kinds, *lines))]))
+
+
+def times(frames: bad.Frames, tz: str | None) -> bad.Frames:
+    """The tables with timestamps in column 'a'."""
+    return {name: t.assign(a=dates("us", tz=tz)(t["a"])) for name, t in frames.items()}
 
 
 INCOMPLETE = ("train", "file 'train.parquet'", "is not a complete Parquet file")
@@ -702,116 +1006,285 @@ SECRET = ("the URL carries a credential", "remove it")
 
 REFUSED_FILES = (
     RefusedFile("missing-file", inside("nowhere.parquet"), ("train", "nowhere.parquet", "does not exist")),
-    RefusedFile("missing-synthetic", inside("nowhere.csv", "synthetic"), ("synthetic", "nowhere.csv", "does not exist")),
-    RefusedFile("missing-file-in-a-list", lambda f, t: {**t, "train": [bad.parquet(t["train"], f / "x.parquet"), str(f / "nowhere.parquet")]},
-                ("train", "nowhere.parquet", "does not exist")),
+    RefusedFile(
+        "missing-synthetic", inside("nowhere.csv", "synthetic"), ("synthetic", "nowhere.csv", "does not exist")
+    ),
+    RefusedFile(
+        "missing-file-in-a-list",
+        lambda f, t: {**t, "train": [bad.parquet(t["train"], f / "x.parquet"), str(f / "nowhere.parquet")]},
+        ("train", "nowhere.parquet", "does not exist"),
+    ),
     RefusedFile("missing-directory", inside("nowhere/"), ("train", "does not exist")),
-    RefusedFile("broken-link", lambda f, t: {**t, "train": bad.broken_link(f)}, ("train", "link.parquet", "does not exist")),
+    RefusedFile(
+        "broken-link", lambda f, t: {**t, "train": bad.broken_link(f)}, ("train", "link.parquet", "does not exist")
+    ),
     RefusedFile("empty-path", whole(train=""), ("train", "the path is empty")),
     RefusedFile("nul-in-the-path", whole(train="train\x00.parquet"), ("train", "NUL")),
     RefusedFile("glob-without-match", inside("part-*.parquet"), ("train", "no file matches", "part-*.parquet")),
     RefusedFile("empty-directory", bad.nothing_but([]), ("train", "directory", "holds no Parquet or CSV file")),
-    RefusedFile("directory-of-markers", bad.nothing_but(["_SUCCESS", ".hidden.parquet", "README.txt"]), ("train", "holds no Parquet or CSV file")),
+    RefusedFile(
+        "directory-of-markers",
+        bad.nothing_but(["_SUCCESS", ".hidden.parquet", "README.txt"]),
+        ("train", "holds no Parquet or CSV file"),
+    ),
     RefusedFile("mixed-formats", bad.mixed_formats, ("train", "mixes CSV and Parquet")),
     RefusedFile("empty-list", whole(train=[]), ("train",)),
-    RefusedFile("0-bytes-parquet", bad.swapped("train.parquet", b""), ("train", "file 'train.parquet' is empty (0 bytes)")),
+    RefusedFile(
+        "0-bytes-parquet", bad.swapped("train.parquet", b""), ("train", "file 'train.parquet' is empty (0 bytes)")
+    ),
     RefusedFile("0-bytes-csv", bad.swapped("train.csv", b""), ("train", "file 'train.csv' is empty (0 bytes)")),
-    RefusedFile("0-bytes-csv-gz", bad.swapped("train.csv.gz", b""), ("train", "file 'train.csv.gz' is empty (0 bytes)")),
+    RefusedFile(
+        "0-bytes-csv-gz", bad.swapped("train.csv.gz", b""), ("train", "file 'train.csv.gz' is empty (0 bytes)")
+    ),
     RefusedFile("truncated", bad.damaged(lambda data: data[: len(data) // 2]), INCOMPLETE),
     RefusedFile("last-byte-missing", bad.damaged(lambda data: data[:-1]), INCOMPLETE),
-    RefusedFile("first-half-missing", bad.damaged(lambda data: data[len(data) // 2 :]), ("train", "file 'train.parquet'")),
-    RefusedFile("hole-of-zeros", bad.damaged(lambda data: data[:100] + bytes(400) + data[500:], write_page_checksum=True), DAMAGED),
+    RefusedFile(
+        "first-half-missing", bad.damaged(lambda data: data[len(data) // 2 :]), ("train", "file 'train.parquet'")
+    ),
+    RefusedFile(
+        "hole-of-zeros",
+        bad.damaged(lambda data: data[:100] + bytes(400) + data[500:], write_page_checksum=True),
+        DAMAGED,
+    ),
     RefusedFile("flipped-byte-a", bad.flipped("a", checksum=True), DAMAGED),
     RefusedFile("flipped-byte-b", bad.flipped("b", checksum=True), DAMAGED),
     RefusedFile("flipped-byte-c", bad.flipped("c", checksum=True), DAMAGED),
     RefusedFile("csv-named-parquet", bad.text_file("train.parquet", str), (*INCOMPLETE, "name a CSV file .csv")),
     RefusedFile("parquet-named-csv", lambda f, t: {**t, "train": bad.parquet(t["train"], f / "train.csv")}, BAD_CSV),
-    RefusedFile("parquet-named-gz", lambda f, t: {**t, "train": bad.parquet(t["train"], f / "train.csv.gz")}, BAD_CSV),
-    RefusedFile("no-rows-parquet", lambda f, t: {**t, "train": bad.parquet(t["train"].head(0), f / "train.parquet")}, ("train: 0 row(s)",)),
-    RefusedFile("no-columns-parquet", lambda f, t: {**t, "train": bad.parquet(t["train"][[]], f / "train.parquet")}, ("train: table has no columns",)),
-    RefusedFile("files-one-lacks-a-column", lambda f, t: bad.halves(f, t, lambda p: p.drop_columns(["b"])),
-                ("train", "'part-1.parquet'", "lacks column 'b'", "'part-0.parquet'")),
-    RefusedFile("files-one-has-more", lambda f, t: bad.halves(f, t, lambda p: p.append_column("e", p.column("c"))),
-                ("train", "'part-1.parquet'", "extra column 'e'")),
-    RefusedFile("files-number-and-text", lambda f, t: bad.halves(f, t, bad.cast("b", pa.string())),
-                ("train", "column 'b' is int64 in file 'part-0.parquet' and string in file 'part-1.parquet'", "one type")),
-    RefusedFile("files-bool-and-number", lambda f, t: bad.halves(f, t, bad.cast("d", pa.int8())), ("train", "column 'd'", "one type")),
-    RefusedFile("files-aware-and-naive", lambda f, t: bad.halves(f, times(t, None), bad.cast("a", pa.timestamp("us", "UTC"))),
-                ("train", "column 'a'", "one type")),
-    RefusedFile("nested-struct", bad.nested([{"x": "CANARY-7731"}]), ("train", "column 'c' has type struct", NO_DISTANCE)),
+    RefusedFile(
+        "parquet-named-gz",
+        lambda f, t: {**t, "train": bad.parquet(t["train"], f / "train.csv.gz")},
+        ("train", "not a complete gzip file"),
+    ),
+    RefusedFile(
+        "no-rows-parquet",
+        lambda f, t: {**t, "train": bad.parquet(t["train"].head(0), f / "train.parquet")},
+        ("train: 0 row(s)",),
+    ),
+    RefusedFile(
+        "no-columns-parquet",
+        lambda f, t: {**t, "train": bad.parquet(t["train"][[]], f / "train.parquet")},
+        ("train: table has no columns",),
+    ),
+    RefusedFile(
+        "files-one-lacks-a-column",
+        lambda f, t: bad.halves(f, t, lambda p: p.drop_columns(["b"])),
+        ("train", "'part-1.parquet'", "lacks column 'b'", "'part-0.parquet'"),
+    ),
+    RefusedFile(
+        "files-one-has-more",
+        lambda f, t: bad.halves(f, t, lambda p: p.append_column("e", p.column("c"))),
+        ("train", "'part-1.parquet'", "extra column 'e'"),
+    ),
+    RefusedFile(
+        "files-number-and-text",
+        lambda f, t: bad.halves(f, t, bad.cast("b", pa.string())),
+        ("train", "column 'b' is int64 in file 'part-0.parquet' and string in file 'part-1.parquet'", "one type"),
+    ),
+    RefusedFile(
+        "files-bool-and-number",
+        lambda f, t: bad.halves(f, t, bad.cast("d", pa.int8())),
+        ("train", "column 'd'", "one type"),
+    ),
+    RefusedFile(
+        "files-aware-and-naive",
+        lambda f, t: bad.halves(f, times(t, None), bad.cast("a", pa.timestamp("us", "UTC"))),
+        ("train", "column 'a'", "one type"),
+    ),
+    RefusedFile(
+        "nested-struct", bad.nested([{"x": "CANARY-7731"}]), ("train", "column 'c' has type struct", NO_DISTANCE)
+    ),
     RefusedFile("nested-list", bad.nested([["CANARY-7731"], []]), ("train", "column 'c' has type list", NO_DISTANCE)),
+    RefusedFile("text-that-is-not-utf-8", bad.not_utf8, ("train", "column 'c'", "UTF-8")),
     RefusedFile("nested-map", bad.mapped, ("train", "column 'c' has type map", NO_DISTANCE)),
-    RefusedFile("encrypted-footer", bad.encrypted(plaintext_footer=False), ("train", "file 'train.parquet'", "encrypted")),
-    RefusedFile("encrypted-columns", bad.encrypted(plaintext_footer=True), ("train", "file 'train.parquet'", "encrypted")),
+    RefusedFile(
+        "encrypted-footer", bad.encrypted(plaintext_footer=False), ("train", "file 'train.parquet'", "encrypted")
+    ),
+    RefusedFile(
+        "encrypted-columns", bad.encrypted(plaintext_footer=True), ("train", "file 'train.parquet'", "encrypted")
+    ),
     RefusedFile("hive-in-one-file-only", bad.uneven_hive, ("train", "'part-1.parquet'", "column 'c'")),
-    RefusedFile("url-with-password", whole(train="https://user:CANARY-7731@example.invalid/x.parquet"), ("train", *SECRET)),
-    RefusedFile("url-with-keys-of-s3", whole(synthetic="s3://CANARY-7731:CANARY-7731@bucket/x.parquet"), ("synthetic", *SECRET)),
-    RefusedFile("url-with-signature", whole(train="https://example.invalid/x.parquet?X-Amz-Signature=CANARY-7731"), ("train", *SECRET)),
-    RefusedFile("url-with-sas", whole(train="https://example.invalid/x.parquet?sv=2024&sig=CANARY-7731"), ("train", *SECRET)),
-    RefusedFile("url-with-password-in-a-list", whole(train=["ftp://user:CANARY-7731@example.invalid/x.parquet"]), ("train", *SECRET)),
-    RefusedFile("url-with-token-as-user", whole(train="https://CANARY-7731@example.invalid/x.parquet"), ("train", *SECRET)),
-    RefusedFile("url-with-password-in-a-chain", whole(train="simplecache::https://user:CANARY-7731@example.invalid/x.parquet"), ("train", *SECRET)),
-    RefusedFile("url-of-unknown-protocol", whole(train="foo://bucket/x.parquet"), ("train", "no file system for", "foo://")),
-    RefusedFile("endpoint-down", whole(train="http://127.0.0.1:9/x.parquet"), ("train", "http://127.0.0.1:9/x.parquet")),
-    RefusedFile("csv-ragged", bad.text_file("train.csv", lambda text: text + "7731,CANARY-7731\n"), (*BAD_CSV, "file 'train.csv'", "as many cells")),
-    RefusedFile("csv-row-too-long", bad.text_file("train.csv", lambda text: text + "1,2,CANARY-7731,True,7731\n"), (*BAD_CSV, "as many cells")),
-    RefusedFile("csv-ragged-gz", bad.text_file("train.csv.gz", lambda text: text), BAD_CSV),
-    RefusedFile("csv-without-header", bad.text_file("train.csv", lambda text: text.split("\n", 1)[1]), ("train", "header")),
-    RefusedFile("csv-without-header-synthetic", lambda f, t: {**t, "synthetic": bad.headless(f, t)}, ("synthetic", "header")),
-    RefusedFile("csv-header-only", bad.text_file("train.csv", lambda text: text.split("\n", 1)[0] + "\n"), ("train: 0 row(s)",)),
+    RefusedFile(
+        "url-with-password", whole(train="https://user:CANARY-7731@example.invalid/x.parquet"), ("train", *SECRET)
+    ),
+    RefusedFile(
+        "url-with-keys-of-s3", whole(synthetic="s3://CANARY-7731:CANARY-7731@bucket/x.parquet"), ("synthetic", *SECRET)
+    ),
+    RefusedFile(
+        "url-with-signature",
+        whole(train="https://example.invalid/x.parquet?X-Amz-Signature=CANARY-7731"),
+        ("train", *SECRET),
+    ),
+    RefusedFile(
+        "url-with-sas", whole(train="https://example.invalid/x.parquet?sv=2024&sig=CANARY-7731"), ("train", *SECRET)
+    ),
+    RefusedFile(
+        "url-with-password-in-a-list",
+        whole(train=["ftp://user:CANARY-7731@example.invalid/x.parquet"]),
+        ("train", *SECRET),
+    ),
+    RefusedFile(
+        "url-with-token-as-user", whole(train="https://CANARY-7731@example.invalid/x.parquet"), ("train", *SECRET)
+    ),
+    RefusedFile(
+        "url-with-password-in-a-chain",
+        whole(train="simplecache::https://user:CANARY-7731@example.invalid/x.parquet"),
+        ("train", *SECRET),
+    ),
+    RefusedFile(
+        "url-of-unknown-protocol", whole(train="foo://bucket/x.parquet"), ("train", "no file system for", "foo://")
+    ),
+    RefusedFile(
+        "endpoint-down", whole(train="http://127.0.0.1:9/x.parquet"), ("train", "http://127.0.0.1:9/x.parquet")
+    ),
+    RefusedFile(
+        "csv-ragged",
+        bad.text_file("train.csv", lambda text: text + "7731,CANARY-7731\n"),
+        (*BAD_CSV, "file 'train.csv'", "as many cells"),
+    ),
+    RefusedFile(
+        "csv-row-too-long",
+        bad.text_file("train.csv", lambda text: text + "1,2,CANARY-7731,True,7731\n"),
+        (*BAD_CSV, "as many cells"),
+    ),
+    RefusedFile(
+        "csv-named-gz", bad.text_file("train.csv.gz", lambda text: text), ("train", "not a complete gzip file")
+    ),
+    RefusedFile(
+        "csv-without-header", bad.text_file("train.csv", lambda text: text.split("\n", 1)[1]), ("train", "header")
+    ),
+    RefusedFile(
+        "csv-without-header-synthetic", lambda f, t: {**t, "synthetic": bad.headless(f, t)}, ("synthetic", "header")
+    ),
+    RefusedFile(
+        "csv-header-only", bad.text_file("train.csv", lambda text: text.split("\n", 1)[0] + "\n"), ("train: 0 row(s)",)
+    ),
     RefusedFile("csv-blank-lines-only", bad.text_file("train.csv", lambda text: "\n\n\n"), ("train", "no header line")),
-    RefusedFile("csv-duplicate-header", bad.text_file("train.csv", lambda text: text.replace("a,b,c,d", "a,b,c,c")), ("train", "duplicate column name(s) 'c'")),
-    RefusedFile("csv-latin-1", bad.text_file("train.csv", lambda text: text.replace("CANARY", "CÄNARY"), "latin-1"), (*BAD_CSV, "UTF-8")),
+    RefusedFile(
+        "csv-duplicate-header",
+        bad.text_file("train.csv", lambda text: text.replace("a,b,c,d", "a,b,c,c")),
+        ("train", "duplicate column name(s) 'c'"),
+    ),
+    RefusedFile(
+        "csv-latin-1",
+        bad.text_file("train.csv", lambda text: text.replace("CANARY", "CÄNARY"), "latin-1"),
+        (*BAD_CSV, "UTF-8"),
+    ),
     RefusedFile("csv-utf-16", bad.text_file("train.csv", str, "utf-16"), (*BAD_CSV, "UTF-8")),
-    RefusedFile("csv-open-quote", bad.text_file("train.csv", lambda text: text + '7731.5,77310000,"CANARY-7731,True\n'), BAD_CSV),
-    RefusedFile("csv-semicolons", lambda f, t: {**t, "train": bad.csv(t["train"], f / "train.csv", sep=";")}, ("train have different columns",)),
+    RefusedFile(
+        "csv-open-quote", bad.text_file("train.csv", lambda text: text + '7731.5,77310000,"CANARY-7731,True\n'), BAD_CSV
+    ),
+    RefusedFile(
+        "csv-semicolons",
+        lambda f, t: {**t, "train": bad.csv(t["train"], f / "train.csv", sep=";")},
+        ("train have different columns",),
+    ),
     RefusedFile("csv-gz-truncated", bad.zipped(lambda data: data[:-20]), ("train", "file 'train.csv.gz'")),
-    RefusedFile("csv-gz-flipped", bad.zipped(lambda data: data[:-8] + bytes([data[-8] ^ 1]) + data[-7:]), ("train", "file 'train.csv.gz'")),
-    RefusedFile("08-csv-words-for-numbers", lambda f, t: {**t, "synthetic": bad.csv(t["synthetic"].assign(b="CANARY-7731"), f / "s.csv")},
-                ("synthetic", "column 'b'", "do not fit")),
-    RefusedFile("29-csv-inf", bad.text_file("train.csv", lambda text: text + "inf,77310000,CANARY-7731-u,True\n"),
-                ("train", "column 'a' holds 1 infinite value(s)", INFINITE)),
-    RefusedFile("schema-missing", lambda f, t: {**t, "schema": str(f / "schema.yaml")}, ("schema", "cannot read", "schema.yaml")),
+    RefusedFile(
+        "csv-gz-flipped",
+        bad.zipped(lambda data: data[:-8] + bytes([data[-8] ^ 1]) + data[-7:]),
+        ("train", "file 'train.csv.gz'"),
+    ),
+    RefusedFile(
+        "08-csv-words-for-numbers",
+        lambda f, t: {**t, "synthetic": bad.csv(t["synthetic"].assign(b="CANARY-7731"), f / "s.csv")},
+        ("synthetic", "column 'b'", "do not fit"),
+    ),
+    RefusedFile(
+        "29-csv-inf",
+        bad.text_file("train.csv", lambda text: text + "inf,77310000,CANARY-7731-u,True\n"),
+        ("train", "column 'a' holds 1 infinite value(s)", INFINITE),
+    ),
+    RefusedFile(
+        "schema-missing", lambda f, t: {**t, "schema": str(f / "schema.yaml")}, ("schema", "cannot read", "schema.yaml")
+    ),
     RefusedFile("schema-is-a-directory", lambda f, t: {**t, "schema": str(f)}, ("schema", "cannot read")),
-    RefusedFile("schema-broken", schema_file("columns: [CANARY-7731\n  }: {"), ("schema", "schema.yaml", "not valid YAML")),
-    RefusedFile("schema-with-an-object", schema_file("columns: !!python/object/apply:os.system ['echo CANARY-7731']"), ("schema", "not valid YAML")),
+    RefusedFile(
+        "schema-broken", schema_file("columns: [CANARY-7731\n  }: {"), ("schema", "schema.yaml", "not valid YAML")
+    ),
+    RefusedFile(
+        "schema-with-an-object",
+        schema_file("columns: !!python/object/apply:os.system ['echo CANARY-7731']"),
+        ("schema", "not valid YAML"),
+    ),
     RefusedFile("schema-not-utf-8", schema_file(b"columns: \xff"), ("schema", "schema.yaml", "not UTF-8")),
     RefusedFile("schema-control-characters", schema_file("columns: \x00"), ("schema", "not valid YAML")),
     RefusedFile("schema-a-list", schema_file("- CANARY-7731"), ("schema", "expected a mapping", "'columns'")),
     RefusedFile("schema-empty", schema_file(""), ("schema", "expected a mapping")),
-    RefusedFile("schema-of-another-format", schema_file("daskpriv_schema: 7731000\ncolumns: {a: numeric}"), ("schema", "'daskpriv_schema' must be 1")),
+    RefusedFile(
+        "schema-of-another-format",
+        schema_file("daskpriv_schema: 7731000\ncolumns: {a: numeric}"),
+        ("schema", "'daskpriv_schema' must be 1"),
+    ),
     RefusedFile("schema-unknown-column", schema_of("nope: nominal"), ("schema", "train", "'nope'")),
-    RefusedFile("schema-lacks-a-column", schema_of(kinds=("a: numeric", "b: numeric", "c: nominal")), ("schema", "train", "'d'")),
+    RefusedFile(
+        "schema-lacks-a-column", schema_of(kinds=("a: numeric", "b: numeric", "c: nominal")), ("schema", "train", "'d'")
+    ),
     RefusedFile("schema-column-twice", schema_of("e: nominal", "e: id"), ("schema", "'e'")),
-    RefusedFile("schema-unknown-kind", schema_of(kinds=("a: numerical", "b: numeric", "c: nominal", "d: boolean")),
-                ("schema", "column 'a' has an unknown kind", "numeric, datetime")),
-    RefusedFile("schema-kind-is-a-list", schema_of(kinds=("a: {kind: [numeric]}", "b: numeric", "c: nominal", "d: boolean")), ("schema", "column 'a'", "kind")),
-    RefusedFile("schema-unknown-key", schema_of(kinds=("a: {kind: numeric, wieght: 2}", "b: numeric", "c: nominal", "d: boolean")),
-                ("schema", "column 'a' has the unknown key 'wieght'")),
-    RefusedFile("schema-without-kind", schema_of(kinds=("a: {weight: 2}", "b: numeric", "c: nominal", "d: boolean")), ("schema", "column 'a' needs a 'kind'")),
-    RefusedFile("schema-wrong-kind", schema_of(kinds=("a: numeric", "b: numeric", "c: numeric", "d: boolean")),
-                ("schema", "column 'c' is declared numeric", "category", "nominal")),
-    RefusedFile("schema-negative-weight", schema_of(kinds=("a: {kind: numeric, weight: -1}", "b: numeric", "c: nominal", "d: boolean")),
-                ("schema", "column 'a'", "weight")),
-    RefusedFile("schema-weight-as-text", schema_of(kinds=("a: {kind: numeric, weight: heavy}", "b: numeric", "c: nominal", "d: boolean")),
-                ("schema", "column 'a'", "weight")),
-    RefusedFile("schema-weight-true", schema_of(kinds=("a: {kind: numeric, weight: true}", "b: numeric", "c: nominal", "d: boolean")),
-                ("schema", "column 'a'", "weight")),
-    RefusedFile("schema-all-weights-zero", schema_of(kinds=tuple(f"{n}: {{kind: {k}, weight: 0}}" for n, k in zip("abcd", ("numeric", "numeric", "nominal", "boolean"), strict=True))),
-                ("weight", "above 0")),
-    RefusedFile("schema-all-ids", schema_of(kinds=("a: id", "b: id", "c: id", "d: id")), ("train", "every column is an id")),
-    RefusedFile("schema-levels-incomplete", schema_of(kinds=("a: numeric", "b: numeric", "c: {kind: ordinal, levels: [x, y]}", "d: boolean")),
-                ("train", "column 'c' is ordinal", "levels")),
-    RefusedFile("schema-levels-of-another-type", schema_of(kinds=("a: numeric", "b: numeric", "c: {kind: ordinal, levels: [1, 2]}", "d: boolean")),
-                ("schema", "column 'c'", "levels")),
-    RefusedFile("schema-levels-nested", schema_of(kinds=("a: numeric", "b: numeric", "c: {kind: ordinal, levels: [[1], {x: 2}]}", "d: boolean")),
-                ("schema", "column 'c'", "levels")),
+    RefusedFile(
+        "schema-unknown-kind",
+        schema_of(kinds=("a: numerical", "b: numeric", "c: nominal", "d: boolean")),
+        ("schema", "column 'a' has an unknown kind", "numeric, datetime"),
+    ),
+    RefusedFile(
+        "schema-kind-is-a-list",
+        schema_of(kinds=("a: {kind: [numeric]}", "b: numeric", "c: nominal", "d: boolean")),
+        ("schema", "column 'a'", "kind"),
+    ),
+    RefusedFile(
+        "schema-unknown-key",
+        schema_of(kinds=("a: {kind: numeric, wieght: 2}", "b: numeric", "c: nominal", "d: boolean")),
+        ("schema", "column 'a' has the unknown key 'wieght'"),
+    ),
+    RefusedFile(
+        "schema-without-kind",
+        schema_of(kinds=("a: {weight: 2}", "b: numeric", "c: nominal", "d: boolean")),
+        ("schema", "column 'a' needs a 'kind'"),
+    ),
+    RefusedFile(
+        "schema-wrong-kind",
+        schema_of(kinds=("a: numeric", "b: numeric", "c: numeric", "d: boolean")),
+        ("schema", "column 'c' is declared numeric", "category", "nominal"),
+    ),
+    RefusedFile(
+        "schema-negative-weight",
+        schema_of(kinds=("a: {kind: numeric, weight: -1}", "b: numeric", "c: nominal", "d: boolean")),
+        ("schema", "column 'a'", "weight"),
+    ),
+    RefusedFile(
+        "schema-weight-as-text",
+        schema_of(kinds=("a: {kind: numeric, weight: heavy}", "b: numeric", "c: nominal", "d: boolean")),
+        ("schema", "column 'a'", "weight"),
+    ),
+    RefusedFile(
+        "schema-all-weights-zero",
+        schema_of(
+            kinds=tuple(
+                f"{n}: {{kind: {k}, weight: 0}}"
+                for n, k in zip("abcd", ("numeric", "numeric", "nominal", "boolean"), strict=True)
+            )
+        ),
+        ("weight", "above 0"),
+    ),
+    RefusedFile(
+        "schema-all-ids", schema_of(kinds=("a: id", "b: id", "c: id", "d: id")), ("train", "every column is an id")
+    ),
+    RefusedFile(
+        "schema-levels-incomplete",
+        schema_of(kinds=("a: numeric", "b: numeric", "c: {kind: ordinal, levels: [x, y]}", "d: boolean")),
+        ("train", "column 'c' is ordinal", "levels"),
+    ),
+    RefusedFile(
+        "schema-levels-of-another-type",
+        schema_of(kinds=("a: numeric", "b: numeric", "c: {kind: ordinal, levels: [1, 2]}", "d: boolean")),
+        ("schema", "column 'c'", "levels"),
+    ),
+    RefusedFile(
+        "schema-levels-nested",
+        schema_of(kinds=("a: numeric", "b: numeric", "c: {kind: ordinal, levels: [[1], {x: 2}]}", "d: boolean")),
+        ("schema", "column 'c'", "levels"),
+    ),
 )
-
-
-def times(frames: bad.Frames, tz: str | None) -> bad.Frames:
-    """The tables with timestamps in column 'a'."""
-    return {name: t.assign(a=dates("us", tz=tz)(t["a"])) for name, t in frames.items()}
 
 
 @pytest.mark.parametrize("case", REFUSED_FILES, ids=named)
@@ -836,6 +1309,7 @@ def test_file_that_changes_between_the_passes(suffix: str, what: str, tmp_path: 
     write = bad.parquet if suffix == ".parquet" else bad.csv
     path = tmp_path / f"train{suffix}"
     write(base()["train"], path)
+    size = path.stat().st_size
 
     def spoil(event: Any) -> None:
         if event != StageStarted("read synthetic", 1):
@@ -846,6 +1320,7 @@ def test_file_that_changes_between_the_passes(suffix: str, what: str, tmp_path: 
             path.write_bytes(path.read_bytes()[:-50])
         else:
             write(people(9, N if what == "other-values" else 2 * N), path)
+        assert not path.exists() or path.stat().st_size != size
 
     text = message_of({**base(), "train": str(path)}, progress=spoil)
     assert "train" in text and path.name in text and "changed" in text
@@ -872,8 +1347,21 @@ def zones(folder: Path, frames: bad.Frames) -> bad.Given:
 
 def quoted(folder: Path, frames: bad.Frames) -> bad.Given:
     """CSV with a byte order mark, carriage returns, and newlines, commas and quotes inside cells."""
-    odd = {name: t.assign(c=t["c"].replace({"CANARY-7731-u": 'CANARY, "7731"\nu', "CANARY-7731-v": " CANARY-7731 "})) for name, t in frames.items()}
+    odd = {
+        name: t.assign(c=t["c"].replace({"CANARY-7731-u": 'CANARY, "7731"\nu', "CANARY-7731-v": " CANARY-7731 "}))
+        for name, t in frames.items()
+    }
     return bad.saved_csv(folder, odd, encoding="utf-8-sig", lineterminator="\r\n")
+
+
+def odd_words(frames: bad.Frames) -> bad.Frames:
+    """Categories that a directory name must escape."""
+    return {name: t.assign(c=t["c"].str.replace("-u", "/ü %").str.replace("-v", "=v:v")) for name, t in frames.items()}
+
+
+def gaps(frames: bad.Frames) -> bad.Frames:
+    """Every tenth category missing."""
+    return {name: t.assign(c=holes(None)(t["c"])) for name, t in frames.items()}
 
 
 @dataclass(frozen=True)
@@ -890,37 +1378,37 @@ ACCEPTED_FILES = (
     AcceptedFile("parquet-with-checksums", lambda f, t: bad.saved(f, t, write_page_checksum=True, row_group_size=7)),
     AcceptedFile("csv", bad.saved_csv),
     AcceptedFile("csv-gz", lambda f, t: bad.saved_csv(f, t, ".csv.gz")),
-    AcceptedFile("csv-odd-but-valid", quoted,
-                 lambda t: {n: v.assign(c=v["c"].replace({"CANARY-7731-u": "1", "CANARY-7731-v": "2"})) for n, v in t.items()}),
+    AcceptedFile(
+        "csv-odd-but-valid",
+        quoted,
+        lambda t: {n: v.assign(c=v["c"].replace({"CANARY-7731-u": "1", "CANARY-7731-v": "2"})) for n, v in t.items()},
+    ),
     AcceptedFile("directory-with-litter", bad.littered),
     AcceptedFile("one-row-files", bad.one_row_files),
-    AcceptedFile("files-of-other-column-order", lambda f, t: bad.halves(f, t, lambda p: p.select(["d", "c", "b", "a"]))),
+    AcceptedFile(
+        "files-of-other-column-order", lambda f, t: bad.halves(f, t, lambda p: p.select(["d", "c", "b", "a"]))
+    ),
     AcceptedFile("files-int64-and-int32", lambda f, t: bad.halves(f, t, bad.cast("b", pa.int32()))),
     AcceptedFile("files-int-and-float", lambda f, t: bad.halves(f, t, bad.cast("b", pa.float64()))),
-    AcceptedFile("files-plain-and-dictionary", lambda f, t: bad.halves(f, t, bad.cast("c", pa.dictionary(pa.int8(), pa.string())))),
+    AcceptedFile(
+        "files-plain-and-dictionary",
+        lambda f, t: bad.halves(f, t, bad.cast("c", pa.dictionary(pa.int8(), pa.string()))),
+    ),
     AcceptedFile("files-text-and-large-text", lambda f, t: bad.halves(f, t, bad.cast("c", pa.large_string()))),
     AcceptedFile("files-of-other-zones", zones, lambda t: times(t, "UTC")),
     AcceptedFile("lists-of-files", lists_of_files),
     AcceptedFile("hive", bad.hive),
-    AcceptedFile("hive-with-odd-values", lambda f, t: bad.hive(f, odd_words(t)), lambda t: odd_words(t)),
-    AcceptedFile("hive-with-missing", lambda f, t: bad.hive(f, gaps(t)), lambda t: gaps(t)),
+    AcceptedFile("hive-with-odd-values", lambda f, t: bad.hive(f, odd_words(t)), odd_words),
+    AcceptedFile("hive-with-missing", lambda f, t: bad.hive(f, gaps(t)), gaps),
 )
-
-
-def odd_words(frames: bad.Frames) -> bad.Frames:
-    """Categories that a directory name must escape."""
-    return {name: t.assign(c=t["c"].str.replace("-u", "/ü %").str.replace("-v", "=v:v")) for name, t in frames.items()}
-
-
-def gaps(frames: bad.Frames) -> bad.Frames:
-    """Every tenth category missing."""
-    return {name: t.assign(c=holes(None)(t["c"])) for name, t in frames.items()}
 
 
 def numbers(report: daskpriv.Report) -> dict[str, Any]:
     """What must not depend on files, their order or their types."""
     keys = ("n", "n_zero", "min", "median", "max", "mean")
-    out = {(d, k): dcr(report, d)[k] for d in ("synthetic->train", "synthetic->holdout", "holdout->train") for k in keys}
+    out = {
+        (d, k): dcr(report, d)[k] for d in ("synthetic->train", "synthetic->holdout", "holdout->train") for k in keys
+    }
     return out | {"clones": report.metrics["clones"].details, "share": report.metrics["dcr_share"].value}
 
 
@@ -932,6 +1420,11 @@ def test_accepted_file(case: AcceptedFile, tmp_path: Path) -> None:
     assert report.metrics["clones"].details["n_synthetic_train"] == COPIED
     shareable(report)
     assert report.warnings == []
+
+
+def test_partition_values_stay_out_of_the_report(tmp_path: Path) -> None:
+    report = daskpriv.evaluate(**bad.hive(tmp_path, base()))
+    assert "CANARY" not in json.dumps(report.to_dict())
 
 
 def test_flipped_byte_without_checksum_changes_the_fingerprint(tmp_path: Path) -> None:

@@ -162,7 +162,9 @@ def test_exact_gower(shared: Path, case: dict[str, Any]) -> None:
     train, holdout = folder / "train.parquet", folder / "holdout.parquet"
     if case["synthesizer"] == "HOLDOUT":
         to_train = daskpriv.nearest_neighbours(holdout, train, k=1, fit=[train, holdout]).distance[:, 0]
-        to_holdout = daskpriv.nearest_neighbours(holdout, holdout, k=1, fit=[train, holdout], exclude_self=True).distance[:, 0]
+        to_holdout = daskpriv.nearest_neighbours(
+            holdout, holdout, k=1, fit=[train, holdout], exclude_self=True
+        ).distance[:, 0]
         assert abs(int((to_train < to_holdout).sum()) - case["closer"]) <= 2
         assert abs(int((to_train > to_holdout).sum()) - case["further"]) <= 2
         assert to_holdout.mean() == pytest.approx(case["holdout"]["dcr_mean"], abs=1e-9)

@@ -98,7 +98,7 @@ def local_cluster(workers: int | None, threads: int | None, memory: str | None) 
             n_workers=workers,
             threads_per_worker=threads or 1,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
             **options,
         )

@@ -18,8 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from daskpriv.kernels.compiling import compiled, inlined
 
 NUMBERS, WIDE, CODES, HASHES = 0, 1, 2, 3
 LEVEL, DROP, MAXIMUM, ANONYMETER = 0, 1, 2, 3
@@ -33,7 +34,7 @@ Rows = tuple[NDArray[Any], ...]
 Measure = tuple[Any, ...]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def _gap(g: int, c: int, i: int, j: int, q: Rows, r: Rows, scale: float, missing: int) -> float:
     """Distance of one column; negative when the pair is to be dropped, +inf when it cannot be neighbours."""
     if g == CODES:
@@ -80,7 +81,7 @@ def _gap(g: int, c: int, i: int, j: int, q: Rows, r: Rows, scale: float, missing
     return min(step / scale, 1.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pair_distance(i: int, j: int, q: Rows, r: Rows, measure: Measure, limit: float) -> float:
     """The defined distance of query row i and reference row j; +inf as soon as the sum passes `limit`."""
     group, index, scale, weight, total, missing = measure
@@ -102,7 +103,7 @@ def pair_distance(i: int, j: int, q: Rows, r: Rows, measure: Measure, limit: flo
     return done / total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _mismatches(
     low: NDArray[np.uint8], i: int, other: NDArray[np.uint8], start: int, stop: int, out: NDArray[np.uint8]
 ) -> np.uint8:
@@ -126,7 +127,7 @@ def _mismatches(
     return least
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def topk(
     q: Rows,
     q_low: NDArray[np.uint8],
@@ -184,7 +185,7 @@ def topk(
                 limit = distance[i, last] * total * SLACK
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def compare(
     q: Rows,
     q_low: NDArray[np.uint8],

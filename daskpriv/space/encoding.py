@@ -127,7 +127,7 @@ def _fit_column(r: Reading, by_table: Mapping[str, ColumnSummary]) -> ColumnCode
         return ColumnCode(r, NUMBERS, 0)
     if max(abs(whole.low), abs(whole.high)) <= _EXACT and not r.timed:
         return ColumnCode(r, NUMBERS, 0)
-    step = max(whole.step, 1)
+    step = max(whole.step, 1) if r.timed else 1
     if (whole.high - whole.low) // step <= _EXACT:
         return ColumnCode(r, NUMBERS, 0, whole.low, step)
     if whole.high - whole.low >= 2**64 - 2:

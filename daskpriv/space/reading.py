@@ -14,6 +14,7 @@ from pyarrow import types as at
 
 from daskpriv.errors import InputError
 from daskpriv.tables.schema import Column
+from daskpriv.tables.table import decoded
 from daskpriv.tables.types import CATEGORICAL, Family, Kind, family
 
 _UNITS = ("s", "ms", "us", "ns")
@@ -52,23 +53,22 @@ class Reading:
     def plain(self, values: pa.ChunkedArray, table: str) -> pa.Array:
         """Cells as one array of the carrier type (integers keep their own); NaN becomes null."""
         try:
-            if at.is_dictionary(values.type):
-                values = values.cast(values.type.value_type)
-            array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-            if isinstance(array, pa.ChunkedArray):
-                array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+            array = _whole(values)
+            if at.is_string(array.type) or at.is_large_string(array.type):
+                array.validate(full=True)
             if self.carrier == pa.int64() and at.is_integer(array.type):
                 return array
             if at.is_decimal(self.carrier) and at.is_integer(array.type):
                 array = array.cast(pa.decimal128(20, 0))
             array = array.cast(self.carrier)
-        except pa.ArrowInvalid:
+        except pa.ArrowException:
             raise InputError(
-                f"{table}: column {self.column.name!r} holds values that do not fit {self.carrier}; "
-                "store the column with one type in all tables."
+                f"{table}: column {self.column.name!r} holds values that do not fit {self.carrier} (text must be valid "
+                "UTF-8); store the column with one type in all tables."
             ) from None
         if at.is_floating(array.type):
-            array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+            # Adding zero turns -0.0 into 0.0, so that they are one category too.
+            array = pc.add(pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array), 0.0)
         return array
 
     def floats(self, array: pa.Array) -> NDArray[np.float64]:
@@ -95,6 +95,18 @@ class Reading:
                 f"{table}: column {self.column.name!r} holds decimals beyond 64 bits; cast it to double or drop digits."
             )
         return words[:, 0]
+
+
+def _whole(values: pa.ChunkedArray) -> pa.Array:
+    """One array without dictionaries or views, which many Arrow functions do not know."""
+    if at.is_dictionary(values.type):
+        values = decoded(values)
+    if at.is_string_view(values.type) or at.is_binary_view(values.type):
+        values = values.cast(pa.large_string() if at.is_string_view(values.type) else pa.large_binary())
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return array
 
 
 def reading(column: Column, types: Sequence[pa.DataType]) -> Reading:
@@ -124,7 +136,7 @@ def _number(types: Sequence[pa.DataType]) -> pa.DataType:
     if any(at.is_floating(t) for t in types):
         return pa.float64()
     if any(at.is_decimal(t) for t in types):
-        return pa.decimal128(38, max(t.scale for t in types if at.is_decimal(t)))
+        return pa.decimal128(38, max(0, *(t.scale for t in types if at.is_decimal(t))))
     return pa.int64()
 
 

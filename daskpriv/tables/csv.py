@@ -6,18 +6,19 @@ One pass on opening finds the boundaries and the narrowest type that fits every 
 
 from __future__ import annotations
 
+import gzip
 import io
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from daskpriv.errors import InputError
-from daskpriv.tables.files import File
+from daskpriv.tables.files import File, opened
 from daskpriv.tables.table import Table, check_names
 
 CHUNK = 8 << 20
@@ -29,6 +30,7 @@ _LADDER = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us")
 class CsvPiece:
     """Rows [start, stop) of the byte range [offset, offset + length) of one file."""
 
+    table: str
     file: File
     header: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -69,7 +71,7 @@ class CsvPiece:
         return self.types[self.header.index(column)]
 
     def _text(self, columns: Sequence[str]) -> pa.Table:
-        with fsspec.open(self.file.url, "rb", compression=_compression(self.file)) as handle:
+        with opened(self.file, self.table, _compression(self.file)) as handle:
             handle.seek(self.offset)
             data = handle.read(self.length)
         return _parse(data, self.header, list(columns)).slice(self.start, self.rows)
@@ -98,9 +100,9 @@ def open_csv(files: Sequence[File], name: str, like: Mapping[str, pa.DataType] |
     pieces = []
     for file, found in zip(files, indexed, strict=True):
         kinds = tuple(types[c] for c in found.header)
-        pieces += [CsvPiece(file, found.header, kinds, o, n, 0, rows) for o, n, rows in found.ranges]
+        pieces += [CsvPiece(name, file, found.header, kinds, o, n, 0, rows) for o, n, rows in found.ranges]
     schema = pa.schema([pa.field(c, types[c]) for c in header])
-    return Table(name, schema, tuple(pieces), tuple(f.url for f in files), tuple((f.url, f.size) for f in files))
+    return Table(name, schema, tuple(pieces), files=tuple(files))
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,9 @@ def _compression(file: File) -> str | None:
     return "gzip" if file.url.lower().endswith(".gz") else None
 
 
-def _chunks(file: File) -> Iterator[tuple[int, bytes]]:
+def _chunks(file: File, name: str) -> Iterator[tuple[int, bytes]]:
     """Byte ranges that end at a row's end: a newline outside quotes."""
-    with fsspec.open(file.url, "rb", compression=_compression(file)) as handle:
+    with opened(file, name, _compression(file)) as handle:
         offset, held = 0, b""
         while data := handle.read(CHUNK):
             held += data
@@ -140,7 +142,7 @@ def _index(file: File, name: str) -> _Index:
     fits: dict[str, set[pa.DataType]] = {}
     empty: dict[str, bool] = {}
     try:
-        for offset, data in _chunks(file):
+        for offset, data in _chunks(file, name):
             if not header:
                 header, skip = _header(data, file, name)
                 fits, empty = {c: set(_LADDER) for c in header}, dict.fromkeys(header, True)
@@ -154,6 +156,8 @@ def _index(file: File, name: str) -> _Index:
                 empty[c] = empty[c] and here
     except InputError:
         raise
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise InputError(f"{name}: file {file.label} is not a complete gzip file; write it again.") from None
     except PermissionError:
         raise InputError(f"{name}: no permission to read file {file.label}; check its access rights.") from None
     except Exception as error:
@@ -185,7 +189,21 @@ def _header(data: bytes, file: File, name: str) -> tuple[tuple[str, ...], int]:
         .to_pylist()[0]
         .values()
     )
+    check_names(name, names)
+    if any(_is_value(cell) for cell in names):
+        raise InputError(f"{name}: file {file.label} has no header line; put the column names in its first line.")
     return names, stop
+
+
+def _is_value(cell: str) -> bool:
+    """True for a cell that is no column name: blank, a long or broken number, a truth value, a date."""
+    text = cell.strip()
+    if not text or (text.lstrip("-").isdigit() and len(text) > 4):
+        return True
+    if text.lstrip("-").isdigit():
+        return False
+    fits, _ = _fitting(pa.chunked_array([pa.array([text])]), set(_LADDER))
+    return bool(fits)
 
 
 def _parse(data: bytes, header: Sequence[str], columns: list[str]) -> pa.Table:

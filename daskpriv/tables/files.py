@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 import fsspec
@@ -20,10 +22,11 @@ _SECRET = re.compile(r"(password|passwd|secret|token|signature|sig|key)=", re.IG
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One data file: a URL any worker can open, its size, and its `key=value` directories."""
+    """One data file: a URL any worker can open, its size and version stamp, and its `key=value` directories."""
 
     url: str
     size: int
+    stamp: str = ""
     partition: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -35,6 +38,34 @@ class File:
     def label(self) -> str:
         """What to call it in messages."""
         return repr(self.url.rsplit("/", 1)[-1])
+
+
+@contextmanager
+def opened(file: File, name: str, compression: str | None = None) -> Iterator[Any]:
+    """Open a file for reading; refuse it when it is no longer the file that was listed."""
+    fs, path = url_to_fs(file.url)
+    info = fs.info(path)
+    if (int(info.get("size") or 0), _stamp(info)) != (file.size, file.stamp):
+        raise InputError(f"{name}: file {file.label} changed while it was read; run again on files that stay still.")
+    with fsspec.open(file.url, "rb", compression=compression) as handle:
+        yield handle
+
+
+def _stamp(info: Mapping[str, Any]) -> str:
+    """What tells two versions of a file apart, where the file system says."""
+    keys = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "updated")
+    return next((str(info[k]) for k in keys if info.get(k)), "")
+
+
+def shown(url: str) -> str:
+    """A URL for people: without credentials and without the query string."""
+    if "://" not in url:
+        return url
+    scheme, rest = url.rsplit("://", 1)
+    rest = rest.split("?", 1)[0]
+    host, slash, path = rest.partition("/")
+    keeps = scheme.endswith(("abfs", "abfss", "az", "adl"))
+    return f"{scheme.rsplit('::', 1)[-1]}://{host if keeps else host.rpartition('@')[2]}{slash}{path}"
 
 
 def find_files(what: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], name: str) -> list[File]:
@@ -57,9 +88,11 @@ def _find(url: str, name: str) -> list[File]:
     try:
         fs, path = url_to_fs(url)
     except (ImportError, ValueError) as error:
-        hint = f" ({error})" if isinstance(error, ImportError) else ""
+        hint = " (a package is missing)" if isinstance(error, ImportError) else ""
         raise InputError(
-            f"{name}: no file system for {url!r}{hint}; install the matching extra, such as daskpriv[s3]."
+            f"{name}: no file system for {shown(url)!r}{hint}; install what it needs, such as "
+            "daskpriv[s3], daskpriv[gcs] "
+            "or daskpriv[azure]."
         ) from None
     if "\x00" in url:
         raise InputError(f"{name}: the path holds a NUL character; check it.")
@@ -68,14 +101,14 @@ def _find(url: str, name: str) -> list[File]:
     except InputError:
         raise
     except FileNotFoundError:
-        raise InputError(f"{name}: {url!r} does not exist; check the path.") from None
+        raise InputError(f"{name}: {shown(url)!r} does not exist; check the path.") from None
     except PermissionError:
         raise InputError(
-            f"{name}: no permission to read {url!r}; check its access rights or your credentials."
+            f"{name}: no permission to read {shown(url)!r}; check its access rights or your credentials."
         ) from None
     except Exception as error:
         raise InputError(
-            f"{name}: {url!r} cannot be listed ({type(error).__name__}); check the URL, the credentials "
+            f"{name}: {shown(url)!r} cannot be listed ({type(error).__name__}); check the URL, the credentials "
             "and the endpoint."
         ) from None
 
@@ -85,24 +118,29 @@ def _list(fs: fsspec.AbstractFileSystem, path: str, url: str, name: str) -> list
         found = sorted(p for p in fs.glob(path) if _is_data(p, path.split("*", maxsplit=1)[0]))
         found = [p for p in found if not fs.isdir(p)]
         if not found:
-            raise InputError(f"{name}: no file matches {url!r}; check the pattern.")
+            raise InputError(f"{name}: no file matches {shown(url)!r}; check the pattern.")
         root = os.path.dirname(path.split("*", maxsplit=1)[0].split("?", maxsplit=1)[0].split("[", maxsplit=1)[0])
     elif fs.isdir(path):
         found = sorted(p for p in fs.find(path) if _is_data(p, path) and p.lower().endswith(_PARQUET + _CSV))
         if not found:
-            raise InputError(f"{name}: directory {url!r} holds no Parquet or CSV file; point at the files themselves.")
+            raise InputError(
+                f"{name}: directory {shown(url)!r} holds no Parquet or CSV file; point at the files themselves."
+            )
         root = path
     else:
         if not fs.exists(path):
-            raise InputError(f"{name}: {url!r} does not exist; check the path.")
+            raise InputError(f"{name}: {shown(url)!r} does not exist; check the path.")
         found, root = [path], os.path.dirname(path)
-    files = [
-        File(fs.unstrip_protocol(p) if not _is_local(fs) else p, int(fs.size(p) or 0), _partition(p, root))
-        for p in found
-    ]
+    files = [_file(fs, p, root) for p in found]
     if len({f.is_csv for f in files}) > 1:
-        raise InputError(f"{name}: {url!r} mixes CSV and Parquet files; keep one format.")
+        raise InputError(f"{name}: {shown(url)!r} mixes CSV and Parquet files; keep one format.")
     return files
+
+
+def _file(fs: fsspec.AbstractFileSystem, path: str, root: str) -> File:
+    info = fs.info(path)
+    url = path if _is_local(fs) else fs.unstrip_protocol(path)
+    return File(url, int(info.get("size") or 0), _stamp(info), _partition(path, root))
 
 
 def _is_local(fs: fsspec.AbstractFileSystem) -> bool:
@@ -120,14 +158,19 @@ def _partition(path: str, root: str) -> tuple[tuple[str, str], ...]:
 
 
 def _refuse_secrets(url: str, name: str) -> None:
-    if "://" not in url:
-        return
-    try:
-        parts = urlsplit(url)
-        secret = parts.password is not None or bool(_SECRET.search(parts.query))
-    except ValueError:
-        raise InputError(f"{name}: the URL is malformed; check it.") from None
-    if secret:
-        raise InputError(
-            f"{name}: the URL carries a credential; remove it and use the environment or a credentials file instead."
-        )
+    for link in url.split("::"):
+        if "://" not in link:
+            continue
+        try:
+            parts = urlsplit(link)
+            web = parts.scheme in ("http", "https", "ftp", "sftp", "ssh")
+            secret = (
+                parts.password is not None or (web and parts.username is not None) or bool(_SECRET.search(parts.query))
+            )
+        except ValueError:
+            raise InputError(f"{name}: the URL is malformed; check it.") from None
+        if secret:
+            raise InputError(
+                f"{name}: the URL carries a credential; remove it and use the environment or a "
+                "credentials file instead."
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from daskpriv.errors import InputError
 from daskpriv.tables.csv import open_csv
-from daskpriv.tables.files import find_files
+from daskpriv.tables.files import find_files, shown
 from daskpriv.tables.frames import from_frame
 from daskpriv.tables.parquet import open_parquet
 from daskpriv.tables.table import Table
@@ -34,6 +35,8 @@ def open_table(source: Any, name: str, like: Table | None = None) -> Table:
     elif isinstance(source, (str, os.PathLike)) or _is_path_list(source):
         files = find_files(source, name)
         table = open_csv(files, name, _types(like)) if files[0].is_csv else open_parquet(files, name)
+        typed = [source] if isinstance(source, (str, os.PathLike)) else source
+        table = replace(table, source=tuple(shown(os.fspath(s)) for s in typed))
     else:
         table = from_frame(source, name)
     for field in table.schema:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from daskpriv.errors import InputError
-from daskpriv.tables.files import File
+from daskpriv.tables.files import File, opened
 from daskpriv.tables.table import Table, check_names
 from daskpriv.tables.types import family, short_name
 
@@ -20,6 +19,7 @@ from daskpriv.tables.types import family, short_name
 class ParquetPiece:
     """Rows [start, stop) of one row group of one file."""
 
+    table: str
     file: File
     group: int
     start: int
@@ -43,7 +43,7 @@ class ParquetPiece:
         """Read the row group with exactly these columns; page checksums are verified where the file has them."""
         constants = dict(self.file.partition)
         stored = [c for c in columns if c not in constants]
-        with fsspec.open(self.file.url, "rb") as handle:
+        with opened(self.file, self.table) as handle:
             reader = pq.ParquetFile(handle, page_checksum_verification=True)
             table = reader.read_row_group(self.group, columns=stored, use_threads=False)
         table = table.slice(self.start, self.rows)
@@ -61,31 +61,42 @@ def open_parquet(files: Sequence[File], name: str) -> Table:
     check_names(name, schema.names)
     pieces: list[ParquetPiece] = []
     merged = list(schema)
+    keys = [k for k, _ in first_file.partition]
+    for file in files:
+        if [k for k, _ in file.partition] != keys:
+            odd = sorted(set(keys) ^ {k for k, _ in file.partition})
+            column = f" (column {odd[0]!r})" if odd else ""
+            raise InputError(
+                f"{name}: file {file.label} lies under other key=value folders{column} than file {first_file.label}; "
+                "partition all files by the same columns."
+            )
     for file, (groups, other) in zip(files, footers, strict=True):
         merged = _join(merged, other, first_file, file, name)
-        pieces += [ParquetPiece(file, g, 0, n) for g, n in enumerate(groups) if n]
-    fields = merged + [pa.field(k, pa.string()) for k, _ in first_file.partition if k not in schema.names]
-    return Table(
-        name, pa.schema(fields), tuple(pieces), tuple(f.url for f in files), tuple((f.url, f.size) for f in files)
-    )
+        pieces += [ParquetPiece(name, file, g, 0, n) for g, n in enumerate(groups) if n]
+    fields = merged + [pa.field(k, pa.string()) for k in keys if k not in schema.names]
+    return Table(name, pa.schema(fields), tuple(pieces), files=tuple(files))
 
 
 def _footer(file: File, name: str) -> tuple[list[int], pa.Schema]:
     if file.size == 0:
         raise InputError(f"{name}: file {file.label} is empty (0 bytes); write it again.")
     try:
-        with fsspec.open(file.url, "rb") as handle:
+        with opened(file, name) as handle:
             reader = pq.ParquetFile(handle)
             meta = reader.metadata
             return [
                 meta.row_group(g).num_rows for g in range(meta.num_row_groups)
             ], reader.schema_arrow.remove_metadata()
+    except InputError:
+        raise
     except PermissionError:
         raise InputError(f"{name}: no permission to read file {file.label}; check its access rights.") from None
     except FileNotFoundError:
         raise InputError(f"{name}: file {file.label} does not exist; check the path.") from None
     except Exception as error:
-        why = "is encrypted" if "encrypt" in str(error).lower() else "is not a complete Parquet file"
+        if "crypt" in str(error).lower():
+            raise InputError(f"{name}: file {file.label} is encrypted; write it without encryption.") from None
+        why = "is not a complete Parquet file"
         raise InputError(
             f"{name}: file {file.label} {why} ({type(error).__name__}); write it again, or name a CSV "
             "file .csv or .csv.gz."

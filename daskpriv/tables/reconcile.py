@@ -37,15 +37,14 @@ def draft(
         When columns are missing or unexpected, types cannot be compared, or an option names an unknown column.
     """
     lead, *others = tables.values()
+    exclude = frozenset(exclude)
     _check_known("columns", columns or (), lead)
     _check_known("exclude", exclude, lead)
     _check_known("weights", weights or (), lead)
+    chosen = list(columns) if columns is not None else lead.schema.names
     if schema is not None and columns is None:
-        wanted = [c.name for c in schema.columns]
-        _same_columns(
-            "the schema", wanted, lead.name, [n for n in lead.schema.names if n not in exclude or n in wanted]
-        )
-    wanted = [n for n in (columns or lead.schema.names) if n not in exclude]
+        chosen = _described(schema, lead, exclude)
+    wanted = [n for n in chosen if n not in exclude]
     ids = {c.name for c in schema.columns if not c.used} if schema is not None else set()
     if not wanted:
         raise InputError(f"{lead.name}: no columns are left; exclude fewer.")
@@ -55,9 +54,11 @@ def draft(
             here = [n for n in here if n in columns]
         _same_columns(other.name, here, lead.name, [n for n in wanted if n not in ids])
     out = []
+    present = {t.name: dict(zip(t.schema.names, t.schema.types, strict=True)) for t in tables.values()}
+    described = {c.name: c for c in schema.columns} if schema is not None else {}
     for name in wanted:
-        types = {t.name: t.schema.field(name).type for t in tables.values() if name in t.schema.names}
-        declared = schema.column(name) if schema is not None and name in schema.names else None
+        types = {t: kinds[name] for t, kinds in present.items() if name in kinds}
+        declared = described.get(name)
         column = _column(name, types, declared)
         if weights and name in weights:
             column = replace(column, weight=weights[name])
@@ -68,9 +69,26 @@ def draft(
 
 
 def _check_known(option: str, names: Iterable[str], lead: Table) -> None:
+    known = set(lead.schema.names)
     for name in names:
-        if name not in lead.schema.names:
+        if name not in known:
             raise InputError(f"{option}: {lead.name} has no column {name!r}; check the spelling.")
+
+
+def _described(schema: Schema, lead: Table, exclude: Collection[str]) -> list[str]:
+    """The schema's columns, which must be the table's."""
+    here, there = set(schema.names), set(lead.schema.names)
+    unknown = sorted(here - there)
+    if unknown:
+        raise InputError(
+            f"schema: {lead.name} has no column {unknown[0]!r}; remove it from the schema or check the spelling."
+        )
+    silent = sorted(there - here - set(exclude))
+    if silent:
+        raise InputError(
+            f"schema: column {silent[0]!r} of {lead.name} is not described; add it (kind id leaves it out)."
+        )
+    return list(schema.names)
 
 
 def _same_columns(name: str, here: Sequence[str], lead: str, there: Sequence[str]) -> None:
@@ -111,8 +129,8 @@ def differences(tables: Mapping[str, Table], schema: Schema) -> list[dict[str, s
     lead, *others = tables.values()
     out = []
     for other in others:
-        order = [n for n in other.schema.names if n in lead.schema.names]
-        if order != [n for n in lead.schema.names if n in order]:
+        here, there = set(other.schema.names), set(lead.schema.names)
+        if [n for n in other.schema.names if n in there] != [n for n in lead.schema.names if n in here]:
             out.append(
                 {
                     "table": other.name,
@@ -120,8 +138,10 @@ def differences(tables: Mapping[str, Table], schema: Schema) -> list[dict[str, s
                     "what": f"columns are in another order than in {lead.name}; matched by name",
                 }
             )
+        ours = dict(zip(lead.schema.names, lead.schema.types, strict=True))
+        theirs = dict(zip(other.schema.names, other.schema.types, strict=True))
         for column in schema.used:
-            a, b = lead.schema.field(column.name).type, other.schema.field(column.name).type
+            a, b = ours[column.name], theirs[column.name]
             if a != b and short_name(a).removeprefix("large_") != short_name(b).removeprefix("large_"):
                 what = f"type {short_name(b)}, but {short_name(a)} in {lead.name}; compared by value"
                 out.append({"table": other.name, "column": column.name, "what": what})

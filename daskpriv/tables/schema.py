@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,10 @@ from daskpriv.errors import InputError
 from daskpriv.tables.types import Kind
 
 FORMAT = 1
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +45,9 @@ class Column:
 
     def __post_init__(self) -> None:
         where = f"schema: column {self.name!r}"
-        if not (isinstance(self.weight, (int, float)) and math.isfinite(self.weight) and self.weight >= 0):
+        if not (_number(self.weight) and self.weight >= 0):
             raise InputError(f"{where}: weight must be a finite number of at least 0.")
-        if self.range is not None and not (
-            isinstance(self.range, (int, float)) and math.isfinite(self.range) and self.range > 0
-        ):
+        if self.range is not None and not (_number(self.range) and self.range > 0):
             raise InputError(f"{where}: range must be a finite number above 0.")
         if self.kind is Kind.ORDINAL and len(self.levels) < 2:
             raise InputError(
@@ -112,7 +115,7 @@ class Schema:
     def from_yaml(cls, text: str, source: str = "schema") -> Schema:
         """Read a schema from YAML text; `source` names it in errors."""
         try:
-            data = yaml.safe_load(text)
+            data = yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
         except (yaml.YAMLError, ValueError, RecursionError):
             raise InputError(
                 f"{source}: this is not valid YAML; `daskpriv schema infer` writes a valid file."
@@ -128,15 +131,27 @@ class Schema:
         return cls(tuple(_column(name, spec, source) for name, spec in data["columns"].items()))
 
     @classmethod
-    def load(cls, path: str | Path) -> Schema:
+    def load(cls, path: str | os.PathLike[str]) -> Schema:
         """Read a schema file."""
         try:
             text = Path(path).read_text("utf-8")
         except OSError as error:
-            raise InputError(f"schema: cannot read {str(path)!r} ({error.strerror}); check the path.") from None
+            raise InputError(f"schema: cannot read {os.fspath(path)!r} ({error.strerror}); check the path.") from None
         except UnicodeDecodeError:
-            raise InputError(f"schema: {str(path)!r} is not UTF-8 text; save it as UTF-8.") from None
-        return cls.from_yaml(text, f"schema {str(path)!r}")
+            raise InputError(f"schema: {os.fspath(path)!r} is not UTF-8 text; save it as UTF-8.") from None
+        return cls.from_yaml(text, f"schema {os.fspath(path)!r}")
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses a key given twice instead of keeping the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Build a mapping; a repeated key is an error."""
+        keys = [self.construct_object(k, deep=True) for k, _ in node.value]
+        twice = next((k for i, k in enumerate(keys) if k in keys[:i]), None)
+        if twice is not None:
+            raise InputError(f"schema: {twice!r} is listed twice; list each column once.")
+        return super().construct_mapping(node, deep)
 
 
 def _column(name: Any, spec: Any, source: str) -> Column:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from daskpriv.errors import DaskprivError, InputError
+from daskpriv.tables.files import File
 
 
 class Piece(Protocol):
@@ -48,7 +49,7 @@ class Part:
         """Read the rows; anything that goes wrong is told without quoting cells."""
         try:
             tables = [piece.read(columns) for piece in self.pieces]
-            got = sum(t.num_rows for t in tables)
+            whole = _unify(tables)
         except DaskprivError:
             raise
         except MemoryError:
@@ -56,25 +57,51 @@ class Part:
                 f"{self.name}: out of memory while reading rows from {self.first_row}; use fewer rows per block."
             ) from None
         except Exception as error:
+            if "crypt" in str(error).lower():
+                raise InputError(f"{self.name}: {self._where()} is encrypted; write it without encryption.") from None
             raise InputError(
                 f"{self.name}: rows {self.first_row} to {self.first_row + self.rows} cannot be read "
                 f"({type(error).__name__}): {self._where()} is damaged, has changed or is not accessible; "
                 "replace the file."
             ) from None
-        if got != self.rows:
+        if whole.num_rows != self.rows:
             raise InputError(
                 f"{self.name}: {self._where()} changed while it was read; run again on files that stay still."
             )
-        return _unify(tables)
+        return whole
 
     def _where(self) -> str:
         return ", ".join(dict.fromkeys(str(getattr(p, "label", "the frame")) for p in self.pieces[:3]))
 
 
+def decoded(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary column as plain values."""
+    kind = values.type.value_type
+    plain = pa.large_string() if pa.types.is_string_view(kind) else kind
+    chunks = [c.dictionary.cast(plain).take(c.indices) for c in values.chunks]
+    return pa.chunked_array(chunks, plain)
+
+
 def _unify(tables: list[pa.Table]) -> pa.Table:
-    if len(tables) == 1:
-        return tables[0]
-    return pa.concat_tables(tables, promote_options="permissive")
+    """Put pieces below each other, whatever variant of a type each file uses."""
+    if len(tables) == 1 or len({t.schema for t in tables}) == 1:
+        return pa.concat_tables(tables)
+    plain = [pa.table([_neutral(c) for c in t.columns], names=t.column_names) for t in tables]
+    return pa.concat_tables(plain, promote_options="permissive")
+
+
+def _neutral(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The one form in which variants of a type can be joined: no dictionaries, long text, UTC."""
+    if pa.types.is_dictionary(column.type):
+        column = decoded(column)
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind):
+        return column.cast(pa.large_binary())
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return column.cast(pa.timestamp(kind.unit, "UTC"))
+    return column
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +117,9 @@ class Table:
     pieces : tuple of Piece
         In row order; row ids count through them.
     source : tuple of str
-        What to call it in reports: paths without credentials, or "pandas.DataFrame".
+        What the user called it, without credentials; or "pandas.DataFrame".
+    files : tuple of File
+        The files behind it, if any.
     notes : tuple of str
         What was noticed while opening it.
     """
@@ -99,7 +128,7 @@ class Table:
     schema: pa.Schema
     pieces: tuple[Piece, ...]
     source: tuple[str, ...] = ()
-    files: tuple[tuple[str, int], ...] = ()
+    files: tuple[File, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def __repr__(self) -> str:
