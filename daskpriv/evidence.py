@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +108,7 @@ class CloserTable:
 class CreditLaw:
     """The answer to `Credits`, without row ids: how many real rows hold which credit.
 
-    credit  int64 (v,)  distinct credits in units of 2**-32, ascending; rows without credit are counted too
+    credit  int64 (v,)  distinct credits in units of 1/UNIT, ascending; rows without credit are counted too
     first   int64 (v,)  rows of the first table that hold it
     second  int64 (v,)  rows of the second table that hold it
     """
@@ -116,7 +117,9 @@ class CreditLaw:
     first: NDArray[np.int64]
     second: NDArray[np.int64]
 
-    UNIT = 2**32
+    # 16 times the least common multiple of 1 to 20: ties of up to 20 rows share a credit without rounding, and
+    # 2.4 billion query rows may all credit one row before int64 overflows.
+    UNIT: ClassVar[int] = 16 * 232_792_560
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Checks of the input that every verdict rests on, made before anybody believes a number.
 
-Source: daskpriv validity section 4 (gates). They warn; they never change a result.
+They warn; they never change a result.
 """
 
 from __future__ import annotations

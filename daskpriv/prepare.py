@@ -235,7 +235,8 @@ def _form(text: str) -> str:
 
 def encode(engine: Engine, surveyed: Surveyed) -> dict[str, Blocks]:
     """Read every table again and leave its encoded blocks on the workers."""
-    check_memory(engine.layout, surveyed.encoding.row_bytes, 2, engine.executor.memory_per_slot)
+    rows = max(t.rows for t in surveyed.tables.values())
+    check_memory(engine.layout, rows, surveyed.encoding.row_bytes, 2, engine.executor.memory_per_slot)
     return {name: engine.encode(table, surveyed.encoding) for name, table in surveyed.tables.items()}
 
 

@@ -508,7 +508,7 @@ def zeros(sign: float) -> Change:
 
 SCRIPT = '<script>alert("x")</script>\nc'
 LOOKALIKE = ("synthetic", "column 'c'", "case, blanks or", "form")
-NOMINAL_A = daskpriv.Schema(
+ALL_NOMINAL = daskpriv.Schema(
     tuple(
         daskpriv.Column(n, k)
         for n, k in zip("abcd", map(daskpriv.Kind, ("nominal", "nominal", "nominal", "boolean")), strict=True)
@@ -660,7 +660,7 @@ ACCEPTED = (
     Accepted(
         "45b-negative-zero-as-category",
         lambda: each("a", train=all_cells(-0.0), holdout=all_cells(0.0), synthetic=all_cells(0.0)),
-        options={"schema": NOMINAL_A},
+        options={"schema": ALL_NOMINAL},
     ),
     Accepted("46-datetime-ns", lambda: everywhere("a", dates())),
     Accepted(

@@ -30,7 +30,7 @@ def paper_row(dataset: str, generator: str) -> dict[str, str]:
 
 
 def check_paper(row: dict[str, str], train: Path, holdout: Path, synthetic: Path, client: Client, block: int) -> None:
-    """n_closer, n_further and n_equal integer for integer; share to 1e-12; means to the float32 they were printed in."""
+    """Counts integer for integer; share to 1e-12; means to the float32 they were printed in."""
     report = daskpriv.evaluate(
         train=train, holdout=holdout, synthetic=synthetic, preset="mostly-paper", client=client, block_rows=block
     )

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from daskpriv.cli.demo import demo
-from daskpriv.cli.evaluate import evaluate
-from daskpriv.cli.report import report
-from daskpriv.cli.schema import schema
+from daskpriv.cli.demo import demo_command
+from daskpriv.cli.evaluate import evaluate_command
+from daskpriv.cli.report import report_command
+from daskpriv.cli.schema import schema_command
 from daskpriv.errors import DaskprivError, InputError
 from daskpriv.version import __version__
 
@@ -47,13 +47,15 @@ def _say(sentence: str) -> None:
     click.echo(f"daskpriv: {sentence}", err=True)
 
 
-@click.group(cls=_OneSentence, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    "priv", cls=_OneSentence, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="daskpriv")
 def cli() -> None:
     """Tell how much a synthetic table gives away about the people in the table it was made from."""
 
 
-for _command in (evaluate, demo, schema, report):
+for _command in (evaluate_command, demo_command, schema_command, report_command):
     cli.add_command(_command)
 
 

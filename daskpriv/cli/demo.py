@@ -12,7 +12,7 @@ from daskpriv.cli.clusters import client_for
 from daskpriv.cli.progress import listener_for
 
 
-@click.command()
+@click.command("demo")
 @click.option(
     "--output",
     default="daskpriv-report",
@@ -21,7 +21,7 @@ from daskpriv.cli.progress import listener_for
     help="Directory for the reports.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
-def demo(output: str, quiet: bool) -> None:
+def demo_command(output: str, quiet: bool) -> None:
     """Evaluate two published synthetic versions of the adult census: a good one and a leaky one."""
     paths = []
     with (

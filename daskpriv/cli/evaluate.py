@@ -38,7 +38,7 @@ def _weights(path: str | None) -> dict[str, float] | None:
     return {k: float(v) for k, v in data.items()}
 
 
-@click.command()
+@click.command("evaluate")
 @click.option(
     "--train", required=True, help="Real rows the generator saw: file, directory, glob or URL; Parquet or CSV."
 )
@@ -75,7 +75,7 @@ def _weights(path: str | None) -> dict[str, float] | None:
 @click.option("--quiet", is_flag=True, help="No progress and no summary.")
 @click.option("--log-json", is_flag=True, help="Progress as JSON lines.")
 @click.pass_context
-def evaluate(ctx: click.Context, /, **options: Any) -> None:
+def evaluate_command(ctx: click.Context, /, **options: Any) -> None:
     """Measure how much a synthetic table gives away; write report.json and report.html.
 
     Exit codes: 0 done, 1 done but a rule is broken, 2 bad usage or bad input, 3 the run failed.

@@ -12,10 +12,10 @@ from daskpriv.report.html import page
 from daskpriv.report.model import FORMAT, write_atomically
 
 
-@click.command()
+@click.command("report")
 @click.option("--from", "source", required=True, type=click.Path(), help="A report.json.")
 @click.option("--output", type=click.Path(dir_okay=False), help="The HTML file.  [default: beside report.json]")
-def report(source: str, output: str | None) -> None:
+def report_command(source: str, output: str | None) -> None:
     """Draw report.html from report.json."""
     try:
         data = json.loads(Path(source).read_text("utf-8"))

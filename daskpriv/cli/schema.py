@@ -26,12 +26,12 @@ def _survey(paths: tuple[str, ...], schema: Schema | None) -> Surveyed:
         return survey(engine, tables, Columns(schema), tuple(tables))
 
 
-@click.group()
-def schema() -> None:
+@click.group("schema")
+def schema_command() -> None:
     """Infer a schema from real tables, or check tables against one."""
 
 
-@schema.command()
+@schema_command.command()
 @click.argument("tables", nargs=-1, required=True)
 def infer(tables: tuple[str, ...]) -> None:
     """Print the schema of the real TABLES as YAML, to be edited and given to `evaluate --schema`."""
@@ -41,7 +41,7 @@ def infer(tables: tuple[str, ...]) -> None:
     click.echo(surveyed.schema.to_yaml(), nl=False)
 
 
-@schema.command()
+@schema_command.command()
 @click.option("--schema", "path", type=click.Path(), help="The schema to check against; without it, the first table's.")
 @click.argument("tables", nargs=-1, required=True)
 def check(path: str | None, tables: tuple[str, ...]) -> None:

@@ -51,15 +51,15 @@ def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
     return out
 
 
-def check_memory(layout: Layout, row_bytes: int, k: int, memory_per_slot: int | None) -> None:
-    """Refuse a search task that cannot fit before anything runs."""
+def check_memory(layout: Layout, rows: int, row_bytes: int, k: int, memory_per_slot: int | None) -> None:
+    """Refuse a search task that cannot fit before anything runs; `rows` is the size of the largest table."""
     if memory_per_slot is None:
         return
     # A task holds its query block, its reference group and the merged lists of the query block.
-    reference = max(layout.group_rows, layout.block_rows)
-    need = (layout.block_rows + reference) * row_bytes * 2 + layout.block_rows * (16 * k + 8) * 3
+    query, reference = min(layout.block_rows, rows), min(max(layout.group_rows, layout.block_rows), rows)
+    need = (query + reference) * row_bytes * 2 + query * (16 * k + 8) * 3
     if need > memory_per_slot:
-        fits = max(1, int(layout.block_rows * memory_per_slot / need))
+        fits = max(1, int(query * memory_per_slot / need))
         raise PlanError(
             f"a search task needs {need:,} bytes but a worker thread has {memory_per_slot:,}; "
             f"use block_rows={fits:,} or fewer, or give workers more memory."

@@ -26,8 +26,10 @@ NUMBERS, WIDE, CODES, HASHES = 0, 1, 2, 3
 LEVEL, DROP, MAXIMUM, ANONYMETER = 0, 1, 2, 3
 WIDE_MISSING = np.iinfo(np.int64).min
 # A float64 sum of p <= 4000 non-negative terms errs by less than 1e-12 of itself, so a partial sum above
-# best * total * SLACK proves that the finished distance is above best.
+# best * total * SLACK + TINY proves that the finished distance is above best.
+# TINY does the same among denormal numbers, where a relative margin rounds to nothing.
 SLACK = 1.0 + 1e-12
+TINY = 1e-290
 TILE = 512
 
 Rows = tuple[NDArray[Any], ...]
@@ -152,7 +154,7 @@ def topk(
     count = np.zeros(TILE, np.uint8)
     n = r[4].shape[0]
     for i in range(q[4].shape[0]):
-        limit = distance[i, k - 1] * total * SLACK
+        limit = distance[i, k - 1] * total * SLACK + TINY
         for start in range(0, n, TILE):
             stop = min(n, start + TILE)
             if filtered and _mismatches(q_low, i, r_low, start, stop, count) * unit > limit:
@@ -182,7 +184,7 @@ def topk(
                     p -= 1
                 distance[i, p] = d
                 row[i, p] = name
-                limit = distance[i, last] * total * SLACK
+                limit = distance[i, last] * total * SLACK + TINY
 
 
 @compiled
@@ -209,7 +211,7 @@ def compare(
     count = np.zeros(TILE, np.uint8)
     n = r[4].shape[0]
     for i in range(q[4].shape[0]):
-        limit = threshold[i] * total * SLACK
+        limit = threshold[i] * total * SLACK + TINY
         for start in range(0, n, TILE):
             stop = min(n, start + TILE)
             if filtered and _mismatches(q_low, i, r_low, start, stop, count) * unit > limit:
@@ -222,6 +224,6 @@ def compare(
                 d = pair_distance(i, j, q, r, measure, limit)
                 if d < threshold[i]:
                     closer[i] += 1
-                elif d == threshold[i] and d < np.inf:
+                elif d == threshold[i]:
                     equal[i] += 1
                     credit[j] += share[i]

@@ -1,6 +1,6 @@
 """Clones: synthetic rows that equal a real row, next to how often that happens by chance.
 
-Source: daskpriv semantics section 2 (clone reference). The test counts real rows that have a synthetic twin, not
+Source: docs/definitions.md. The test counts real rows that have a synthetic twin, not
 synthetic rows: with exchangeable labels the training rows among them are hypergeometric, whatever the generator
 does. Counting synthetic rows instead rejects a true null in 34 % of runs when rows repeat.
 """

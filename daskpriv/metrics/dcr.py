@@ -1,6 +1,6 @@
 """Distance to the closest record (DCR), in every direction between the tables.
 
-Source: daskpriv semantics section 2; Platzer & Reutterer (2021); the statistics block of Clearbox SURE.
+Source: docs/definitions.md; Platzer & Reutterer (2021); the statistics block of Clearbox SURE.
 """
 
 from __future__ import annotations

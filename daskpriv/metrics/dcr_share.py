@@ -1,6 +1,6 @@
 """DCR share: how often a synthetic row lies closer to the training table than to the holdout.
 
-Sources: daskpriv semantics sections 3 and 4; Platzer & Reutterer (2021) for `size`; Clearbox SURE for `strict`;
+Sources: docs/definitions.md; Platzer & Reutterer (2021) for `size`; Clearbox SURE for `strict`;
 mostlyai-qa for `half`. Fractional ties make the expected value exactly n_train / (n_train + n_holdout) for any
 tie structure; the permutation law counts that one real row may attract many synthetic rows.
 """
@@ -107,7 +107,7 @@ class DcrShare:
             return Tally()
         train, holdout = evidence.table(_TO_TRAIN), evidence.table(_TO_HOLDOUT)
         a, b = train.nearest, holdout.nearest
-        credit = fractional_credit(a, train.ties, b, holdout.ties)
+        credit = fractional_credit(a, train.ties, b, holdout.ties, _pi(state))
         balanced = half_credit(a, b)
         larger = _larger(state)
         if larger is not None:
@@ -130,12 +130,12 @@ class DcrShare:
             return Result(
                 None, reading="Not evaluated: the share compares the training table with a holdout, and none was given."
             )
-        law = _law(answers[_CREDITS], state.seed) if self.inference else None
+        law = _law(answers[_CREDITS], state) if self.inference else None
         return self._result(state, partial, law)
 
     def _result(self, facts: Facts, tally: Tally, law: ShareLaw | None) -> Result:
         n_train, n_holdout, n = facts.rows[TRAIN], facts.rows[HOLDOUT], facts.rows[SYNTHETIC]
-        pi = n_train / (n_train + n_holdout)
+        pi = _pi(facts)
         shares = {
             "strict": tally.closer / n,
             "half": float(Fraction(2 * tally.closer + tally.equal, 2 * n)),
@@ -219,15 +219,18 @@ def fractional_credit(
     ties_train: NDArray[np.int64],
     to_holdout: NDArray[np.float64],
     ties_holdout: NDArray[np.int64],
+    pi: float = 0.5,
 ) -> NDArray[np.float64]:
     """Share of the nearest real rows that are training rows, per synthetic row; float64 (n,).
+
+    A row without any neighbour is equally far from every real row, so that its share is `pi`, that of train.
 
     >>> fractional_credit(np.array([0.1, 0.2]), np.array([1, 3]), np.array([0.2, 0.2]), np.array([1, 1]))
     array([1.  , 0.75])
     """
     train = np.where(to_train <= to_holdout, ties_train, 0)
     holdout = np.where(to_holdout <= to_train, ties_holdout, 0)
-    return np.asarray(train / np.maximum(train + holdout, 1), np.float64)
+    return np.where(np.isinf(to_train) & np.isinf(to_holdout), pi, train / np.maximum(train + holdout, 1))
 
 
 def half_credit(to_train: NDArray[np.float64], to_holdout: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -256,8 +259,14 @@ def _larger(facts: Facts) -> CloserCounts | None:
     return CloserCounts(SYNTHETIC, TRAIN, HOLDOUT) if n_train > n_holdout else CloserCounts(SYNTHETIC, HOLDOUT, TRAIN)
 
 
-def _law(credit: CreditLaw, seed: int) -> ShareLaw:
-    return share_law(credit.credit, credit.first, credit.second, seed)
+def _pi(facts: Facts) -> float:
+    """The training rows' share of all real rows."""
+    return facts.rows[TRAIN] / (facts.rows[TRAIN] + facts.rows[HOLDOUT])
+
+
+def _law(credit: CreditLaw, facts: Facts) -> ShareLaw:
+    whole = facts.rows[SYNTHETIC] * CreditLaw.UNIT
+    return share_law(credit.credit, credit.first, credit.second, whole, facts.seed)
 
 
 def _percentage(tally: Tally, n: int) -> float:

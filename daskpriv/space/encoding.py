@@ -122,7 +122,7 @@ def _fit_column(r: Reading, by_table: Mapping[str, ColumnSummary]) -> ColumnCode
     if r.categorical:
         if whole.counts is None:
             return ColumnCode(r, HASHES, 0)
-        return ColumnCode(r, CODES, 0, categories=pa.array(sorted(whole.counts), r.carrier))
+        return ColumnCode(r, CODES, 0, categories=pa.array(sorted(whole.counts), r.stored))
     if not r.integral or whole.low is None:
         return ColumnCode(r, NUMBERS, 0)
     if max(abs(whole.low), abs(whole.high)) <= _EXACT and not r.timed:
@@ -132,12 +132,12 @@ def _fit_column(r: Reading, by_table: Mapping[str, ColumnSummary]) -> ColumnCode
         return ColumnCode(r, NUMBERS, 0, whole.low, step)
     if whole.high - whole.low >= 2**64 - 2:
         raise InputError(f"column {r.column.name!r}: integers span more than 64 bits; shift or rescale it.")
-    return ColumnCode(r, WIDE, 0, whole.low)
+    return ColumnCode(r, WIDE, 0, whole.low, step)
 
 
 def _levels(r: Reading) -> pa.Array:
     try:
-        return pa.array(list(r.column.levels), r.carrier)
+        return pa.array(list(r.column.levels), r.stored)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         raise InputError(
             f"schema: column {r.column.name!r}: the levels are not of the column's type {r.carrier}; "
@@ -167,9 +167,9 @@ def _store(
         numbers[:, c.index] = np.where(missing, np.nan, values.astype(np.float64))
         return
     # Two's complement wraps, so the offset from the smallest value is exact for int64 and uint64 alike.
-    offset = values.astype(np.uint64) - np.uint64(c.base % 2**64)
+    offset = (values.astype(np.uint64) - np.uint64(c.base % 2**64)) // np.uint64(c.step)
     if c.group == NUMBERS:
-        numbers[:, c.index] = np.where(missing, np.nan, (offset // np.uint64(c.step)).astype(np.float64))
+        numbers[:, c.index] = np.where(missing, np.nan, offset.astype(np.float64))
     else:
         shifted = (offset - np.uint64(2**63 - 1)).view(np.int64)
         wide[:, c.index] = np.where(missing, WIDE_MISSING, shifted)

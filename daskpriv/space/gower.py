@@ -1,7 +1,10 @@
-"""The Gower space: ranges, weights and the missing policy of one search; semantics in docs/semantics.md section 1."""
+"""The Gower space: ranges, weights and the missing policy of one search; definitions in docs/definitions.md."""
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,7 +16,7 @@ from daskpriv.errors import InputError
 from daskpriv.kernels.gower import ANONYMETER, CODES, DROP, HASHES, LEVEL, MAXIMUM, NUMBERS, Measure
 from daskpriv.space.block import Block
 from daskpriv.space.encoding import ColumnCode, Encoding
-from daskpriv.space.summary import ColumnSummary
+from daskpriv.space.summary import MOST_CATEGORIES, ColumnSummary
 from daskpriv.tables.types import Kind
 
 
@@ -182,11 +185,19 @@ def fit_space(
         scale.append(_scale(c, options, [by_table[t] for t in tables], spreads))
         gap = _numeric(c) and by_table[query].nulls + by_table[reference].nulls > 0
         weight.append(0.0 if options.missing is Missing.CLEARBOX and gap else c.reading.column.weight)
+        if options.missing is Missing.CLEARBOX and c.group == HASHES:
+            raise InputError(
+                f"column {c.name!r}: more than {MOST_CATEGORIES:,} categories cannot be compared with "
+                "missing='clearbox'; exclude it or use missing='level'."
+            )
         if options.missing is Missing.CLEARBOX and c.group == CODES and c.categories is not None:
             held = by_table[query].counts or {}
             flags = [value in held for value in c.categories.to_pylist()]
             known[c.index] = np.array([*flags, True])
-    total = float(sum(c.reading.column.weight for c in encoding.columns))
+    # Left to right, as the distance itself; the built-in sum() compensates on newer Pythons.
+    total = functools.reduce(operator.add, (c.reading.column.weight for c in encoding.columns), 0.0)
+    if not math.isfinite(total):
+        raise InputError("the column weights add up to infinity; use smaller weights.")
     if total <= 0:
         raise InputError("all column weights are 0; give at least one column a weight above 0.")
     weights = np.array(weight)

@@ -50,17 +50,27 @@ class Reading:
         """True for timestamps, durations and times of day."""
         return bool(at.is_temporal(self.carrier))
 
+    @property
+    def stored(self) -> pa.DataType:
+        """The type of the values that `plain` returns; times compared by equality are counted in their unit."""
+        return pa.int64() if self.categorical and at.is_temporal(self.carrier) else self.carrier
+
     def plain(self, values: pa.ChunkedArray, table: str) -> pa.Array:
         """Cells as one array of the carrier type (integers keep their own); NaN becomes null."""
         try:
             array = _whole(values)
             if at.is_string(array.type) or at.is_large_string(array.type):
                 array.validate(full=True)
-            if self.carrier == pa.int64() and at.is_integer(array.type):
+            if self.carrier == pa.int64() and at.is_integer(array.type) and not self.categorical:
                 return array
             if at.is_decimal(self.carrier) and at.is_integer(array.type):
                 array = array.cast(pa.decimal128(20, 0))
+            if at.is_floating(self.carrier) and at.is_decimal(array.type):
+                # Arrow's own cast misses the nearest float64 for one value in seven; its text does not.
+                array = array.cast(pa.string())
             array = array.cast(self.carrier)
+            if array.type != self.stored:
+                array = array.cast(self.stored)
         except pa.ArrowException:
             raise InputError(
                 f"{table}: column {self.column.name!r} holds values that do not fit {self.carrier} (text must be valid "
@@ -123,7 +133,10 @@ def reading(column: Column, types: Sequence[pa.DataType]) -> Reading:
         binary = any(not (at.is_string(t) or at.is_large_string(t) or at.is_string_view(t)) for t in plain)
         return Reading(column, pa.large_binary() if binary else pa.large_string())
     if of is Family.NUMBER:
-        return Reading(column, _number(plain))
+        carrier = _number(plain)
+        if carrier == pa.int64() and any(at.is_uint64(t) for t in plain) and column.kind is not Kind.NUMERIC:
+            carrier = pa.decimal128(20, 0)
+        return Reading(column, carrier)
     unit = max((_unit(t) for t in plain), key=_UNITS.index)
     if of is Family.DURATION:
         return Reading(column, pa.duration(unit))

@@ -12,7 +12,7 @@ def histogram(values: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
     >>> histogram(np.array([0.0, 0.24, 0.25, 1.0]), 4)
     array([2, 1, 0, 1])
     """
-    counts, _ = np.histogram(values[np.isfinite(values)], bins=bins, range=(0.0, 1.0))
+    counts, _ = np.histogram(values[np.isfinite(values)], bins=np.asarray(edges(bins)))
     return counts.astype(np.int64)
 
 

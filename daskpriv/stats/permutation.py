@@ -16,6 +16,7 @@ from scipy import stats
 
 # Beyond this many draws of group counts the normal law is used: it is then excellent, and drawing would take minutes.
 _MOST_DRAWS = 40_000_000
+_ROUNDING = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,12 @@ class ShareLaw:
 
 
 def share_law(
-    credit: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64], seed: int, draws: int = 1999
+    credit: NDArray[np.int64],
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    whole: int,
+    seed: int,
+    draws: int = 1999,
 ) -> ShareLaw:
     """Permutation law of the share of credit held by the first table, one-sided upwards.
 
@@ -45,12 +51,14 @@ def share_law(
         Distinct credits of real rows, any unit; zero included.
     first, second : int64 (v,)
         Rows of each table that hold this credit.
+    whole : int
+        All credit in the same unit. What no row holds (query rows without any neighbour) counts as expected.
     seed : int
         Key of the counter-based generator; the law depends on nothing but this and the counts.
 
     Examples
     --------
-    >>> law = share_law(np.array([0, 1]), np.array([0, 2]), np.array([2, 0]), seed=0)
+    >>> law = share_law(np.array([0, 1]), np.array([0, 2]), np.array([2, 0]), whole=2, seed=0)
     >>> law.observed, law.expected, round(law.variance, 4)
     (1.0, 0.5, 0.0833)
     """
@@ -60,19 +68,20 @@ def share_law(
     square = sum(int(c) ** 2 * int(r) for c, r in zip(credit, rows, strict=True))
     held = sum(int(c) * int(r) for c, r in zip(credit, first, strict=True))
     expected = Fraction(n_first, n)
-    spread = Fraction(square) - Fraction(mass * mass, n)
-    variance = expected * (1 - expected) * Fraction(n, n - 1) * spread / Fraction(mass) ** 2 if n > 1 else Fraction(0)
-    observed = Fraction(held, mass)
-    if variance == 0:
+    observed = (held + expected * (whole - mass)) / whole
+    # Shares of a credit among more than 20 rows are rounded: differences of that size are no differences.
+    rounding = min(n, _ROUNDING)
+    if n < 2 or int(credit.max()) - int(credit[rows > 0].min()) <= rounding < whole:
         return ShareLaw(float(expected), 0.0, float(observed), 1.0, "nothing varies")
+    spread = Fraction(square) - Fraction(mass * mass, n)
+    variance = expected * (1 - expected) * Fraction(n, n - 1) * spread / Fraction(whole) ** 2
     if len(credit) * draws > _MOST_DRAWS:
         p = float(stats.norm.sf(float(observed - expected) / float(variance) ** 0.5))
-        return ShareLaw(
-            float(expected), float(variance), float(observed), p, "normal approximation of the permutation law"
-        )
+        test = "normal approximation of the permutation law"
+        return ShareLaw(float(expected), float(variance), float(observed), p, test)
     generator = np.random.Generator(np.random.Philox(key=seed))
     drawn = generator.multivariate_hypergeometric(rows, n_first, size=draws, method="marginals")
-    # Equality must count: compare the exact integer mass where it fits, so that no rounding decides.
-    wide = drawn.astype(object) @ credit.astype(object) if mass >= 2**62 else drawn @ credit
-    p = (1 + int(np.count_nonzero(wide >= held))) / (draws + 1)
+    # Equality must count: compare exact integers, so that no rounding decides.
+    mass_drawn = drawn.astype(object) @ credit.astype(object) if mass >= 2**62 else drawn @ credit
+    p = (1 + int(np.count_nonzero(mass_drawn >= held - (rounding if whole > rounding else 0)))) / (draws + 1)
     return ShareLaw(float(expected), float(variance), float(observed), p, f"permutation of labels, {draws} draws")

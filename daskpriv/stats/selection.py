@@ -121,8 +121,10 @@ class Quantiles:
         for p, low, high in zip(self.probabilities, values[::2], values[1::2], strict=True):
             place = p * (self.n - 1)
             t = place - np.floor(place)
-            if low == high:
+            if low == high or t == 0:
                 out.append(float(low))
+            elif np.isinf(high):
+                out.append(float(high))
             else:
                 step = high - low
                 out.append(float(high - step * (1 - t) if t >= 0.5 else low + step * t))

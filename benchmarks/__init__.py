@@ -1,0 +1,1 @@
+"""Timings. They live here and nowhere else."""

@@ -1,0 +1,171 @@
+"""The same bytes for every layout: blocks, threads, worker processes, order of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from distributed import Client
+
+import daskpriv
+from daskpriv.engine.executor import Serial, Threads
+from daskpriv.engine.plan import Layout, groups, layout
+from daskpriv.errors import PlanError
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    """Three mixed tables of unequal sizes with missing cells, ties and copies."""
+    rng = np.random.default_rng(5)
+
+    def table(n: int) -> pd.DataFrame:
+        frame = pd.DataFrame(
+            {
+                "age": rng.integers(18, 40, n),
+                "income": rng.normal(3e4, 1e4, n).round(-3),
+                "city": rng.choice(["Graz", "Linz", "Wien"], n),
+                "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 50, n), unit="D"),
+                "member": rng.random(n) < 0.3,
+            }
+        )
+        return frame.mask(rng.random(frame.shape) < 0.05)
+
+    train, holdout, synthetic = table(701), table(400), table(900)
+    copied = pd.concat([synthetic, train.head(40)], ignore_index=True)
+    return {"train": train, "holdout": holdout, "synthetic": copied}
+
+
+def numbers(report: daskpriv.Report) -> str:
+    """Everything but what depends on the machine, as bytes to compare."""
+    whole = report.to_dict()
+    del whole["run"], whole["daskpriv"]
+    for table in whole["inputs"]["tables"].values():
+        del table["source"], table["files"], table["bytes"]
+    return json.dumps(whole, sort_keys=True)
+
+
+@pytest.fixture(scope="module")
+def expected(tables: dict[str, pd.DataFrame]) -> str:
+    return numbers(daskpriv.evaluate(**tables))
+
+
+@pytest.mark.parametrize("block_rows", [1, 7, 100, 333, 5000])
+def test_block_size(tables: dict[str, pd.DataFrame], expected: str, block_rows: int) -> None:
+    small = block_rows == 1
+    given = {k: v.head(60) for k, v in tables.items()} if small else tables
+    wanted = numbers(daskpriv.evaluate(**given)) if small else expected
+    assert numbers(daskpriv.evaluate(**given, block_rows=block_rows)) == wanted
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("block_rows", [150, 1000])
+def test_worker_processes(
+    tables: dict[str, pd.DataFrame], expected: str, cluster: Callable[[int], Client], workers: int, block_rows: int
+) -> None:
+    assert numbers(daskpriv.evaluate(**tables, client=cluster(workers), block_rows=block_rows)) == expected
+
+
+def test_executors(tables: dict[str, pd.DataFrame], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for made in (Serial, lambda: Threads(1), lambda: Threads(5)):
+        monkeypatch.setattr("daskpriv.session.Threads", made)
+        assert numbers(daskpriv.evaluate(**tables, block_rows=200)) == expected
+
+
+def test_files_cut_in_any_way(tables: dict[str, pd.DataFrame], expected: str, tmp_path: Path) -> None:
+    paths: dict[str, Any] = {}
+    for name, frame in tables.items():
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        (tmp_path / name).mkdir()
+        for i, start in enumerate(range(0, table.num_rows, 250)):
+            part = table.slice(start, 250)
+            order = part.column_names[i % 5 :] + part.column_names[: i % 5]
+            pq.write_table(part.select(order) if i else part, tmp_path / name / f"part-{i}.parquet", row_group_size=90)
+        paths[name] = str(tmp_path / name)
+    assert numbers(daskpriv.evaluate(**paths, block_rows=170)) == expected
+    paths["train"] = str(tmp_path / "train" / "*.parquet")
+    paths["holdout"] = [str(tmp_path / "holdout" / f"part-{i}.parquet") for i in range(2)]
+    assert numbers(daskpriv.evaluate(**paths)) == expected
+
+
+def test_every_kind_of_frame(tables: dict[str, pd.DataFrame], expected: str) -> None:
+    arrow = {k: pa.Table.from_pandas(v, preserve_index=False) for k, v in tables.items()}
+    assert numbers(daskpriv.evaluate(**arrow)) == expected
+    polars = {k: pl.from_arrow(v) for k, v in arrow.items()}
+    assert json.loads(numbers(daskpriv.evaluate(**polars)))["metrics"] == json.loads(expected)["metrics"]
+
+
+def test_dask_frames(tables: dict[str, pd.DataFrame], expected: str, cluster: Callable[[int], Client]) -> None:
+    frames = {k: dd.from_pandas(v, npartitions=3, sort=False) for k, v in tables.items()}
+    metrics = json.loads(expected)["metrics"]
+    assert json.loads(numbers(daskpriv.evaluate(**frames)))["metrics"] == metrics
+    assert json.loads(numbers(daskpriv.evaluate(**frames, client=cluster(2))))["metrics"] == metrics
+
+
+def test_an_active_client_is_used(
+    tables: dict[str, pd.DataFrame], expected: str, cluster: Callable[[int], Client]
+) -> None:
+    with cluster(2).as_current():
+        report = daskpriv.evaluate(**tables)
+    assert report.run["executor"] == "dask"
+    assert numbers(report) == expected
+
+
+def test_neighbours_on_a_cluster(
+    tables: dict[str, pd.DataFrame], cluster: Callable[[int], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = daskpriv.nearest_neighbours(tables["synthetic"], tables["train"], k=3)
+    there = daskpriv.nearest_neighbours(tables["synthetic"], tables["train"], k=3, client=cluster(2), block_rows=128)
+    monkeypatch.setattr("daskpriv.neighbours._SMALL", 10)
+    lazy = daskpriv.nearest_neighbours(tables["synthetic"], tables["train"], k=3, client=cluster(2), block_rows=128)
+    with cluster(2).as_current():
+        assert lazy.distance.chunks[0][0] == 128
+        computed = lazy.compute()
+    for name in ("distance", "row", "ties"):
+        assert np.array_equal(getattr(here, name), getattr(there, name))
+        assert np.array_equal(getattr(here, name), getattr(computed, name))
+        assert np.array_equal(getattr(here, name).compute(), getattr(here, name))
+
+
+def test_an_error_on_a_worker_is_our_sentence(cluster: Callable[[int], Client], tmp_path: Path) -> None:
+    good = pa.table({"a": list(range(500))})
+    ds.write_dataset(good, tmp_path / "t", format="parquet")
+    file = next((tmp_path / "t").iterdir())
+    data = bytearray(file.read_bytes())
+    data[60:90] = b"\xff" * 30
+    file.write_bytes(bytes(data))
+    with pytest.raises(daskpriv.InputError, match=r"^train: rows 0 to 500 cannot be read .* replace the file\.$"):
+        daskpriv.evaluate(train=tmp_path / "t", synthetic=good, client=cluster(2))
+
+
+def test_groups_cover_every_block_once() -> None:
+    cut = Layout(10, 25)
+    assert groups([10, 10, 10, 10, 3], cut) == [[0, 1], [2, 3, 4]]
+    assert groups([100], cut) == [[0]]
+
+
+@pytest.mark.parametrize(("rows", "slots"), [(100, 2), (50_000, 2), (10**7, 16), (10**9, 4000)])
+def test_the_graph_stays_small(rows: int, slots: int) -> None:
+    cut = layout({"train": rows, "synthetic": rows}, slots)
+    blocks = -(-rows // cut.block_rows)
+    tasks = blocks * len(groups([cut.block_rows] * blocks, cut)) if blocks < 5000 else 0
+    assert tasks <= 25_000
+
+
+def test_what_does_not_fit_is_refused_before_it_runs(
+    tables: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daskpriv.engine.executor.available_memory", lambda: 10_000)
+    with pytest.raises(PlanError, match=r"use block_rows=\d+ or fewer"):
+        daskpriv.evaluate(**tables)
