@@ -40,7 +40,7 @@ def run(tiny: bool) -> dict[str, Any]:
     out: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for rows in sizes:
-            table = write_directory(Path(folder) / str(rows), rows, max(rows // 20, 10_000), seed=7)
+            table = write_directory(Path(folder) / str(rows), rows, sizes[0] // 10, seed=7)
             seen = watch([sys.executable, "-c", _PROGRAM, str(table)])
             if seen["exit_code"]:
                 raise RuntimeError(seen["stderr"])

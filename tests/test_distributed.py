@@ -20,7 +20,10 @@ from distributed import Client
 import daskpriv
 from daskpriv.engine.executor import Serial, Threads
 from daskpriv.engine.plan import Layout, groups, layout
+from daskpriv.engine.run import Engine
 from daskpriv.errors import PlanError
+from daskpriv.prepare import Columns, survey
+from daskpriv.tables.open import open_table
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -147,6 +150,29 @@ def test_an_error_on_a_worker_is_our_sentence(cluster: Callable[[int], Client], 
     file.write_bytes(bytes(data))
     with pytest.raises(daskpriv.InputError, match=r"^train: rows 0 to 500 cannot be read .* replace the file\.$"):
         daskpriv.evaluate(train=tmp_path / "t", synthetic=good, client=cluster(2))
+
+
+def test_a_block_holds_what_the_plan_counts(tables: dict[str, pd.DataFrame]) -> None:
+    """The memory formula of docs/definitions.md: bytes of a row times rows, nothing hidden."""
+    engine = Engine(Serial(), Layout(300, 300))
+    table = open_table(tables["train"], "train")
+    surveyed = survey(engine, {"train": table}, Columns(), ("train",))
+    for part in table.parts(300):
+        block = surveyed.encoding.encode(part)
+        assert block.nbytes == len(block) * surveyed.encoding.row_bytes
+
+
+def test_a_large_row_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"a": list(range(1000))}), tmp_path / "t.parquet", row_group_size=500)
+    reads = []
+    original = pq.ParquetFile.read_row_group
+    monkeypatch.setattr(
+        pq.ParquetFile, "read_row_group", lambda self, i, **k: reads.append(i) or original(self, i, **k)
+    )
+    table = open_table(tmp_path / "t.parquet", "train")
+    values = [v for part in table.parts(70) for v in part.read(["a"]).column("a").to_pylist()]
+    assert values == list(range(1000))
+    assert reads == [0, 1]
 
 
 def test_groups_cover_every_block_once() -> None:

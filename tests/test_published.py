@@ -15,6 +15,7 @@ import pytest
 from distributed import Client
 
 import daskpriv
+from daskpriv.metrics import Dcr, DcrShare
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 CENSUS = Path(__file__).parent / "data" / "sure-census"
@@ -174,7 +175,7 @@ def test_exact_gower(shared: Path, case: dict[str, Any]) -> None:
         holdout=holdout,
         synthetic=folder / f"syn_{case['synthesizer']}.parquet",
         range_from="all",
-        metrics=["dcr", "dcr_share"],
+        metrics=[Dcr(directions=(("synthetic", "train"), ("synthetic", "holdout"))), DcrShare()],
     )
     check_exact(case, report)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -42,15 +43,38 @@ class ParquetPiece:
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Read the row group with exactly these columns; page checksums are verified where the file has them."""
         constants = dict(self.file.partition)
-        stored = [c for c in columns if c not in constants]
-        with opened(self.file, self.table) as handle:
-            reader = pq.ParquetFile(handle, page_checksum_verification=True)
-            table = reader.read_row_group(self.group, columns=stored, use_threads=False)
-        table = table.slice(self.start, self.rows)
+        stored = tuple(c for c in columns if c not in constants)
+        table = _RECENT.read(self, stored).slice(self.start, self.rows)
         for key, value in constants.items():
             if key in columns:
                 table = table.append_column(key, pa.array([value] * table.num_rows, pa.string()))
         return table.select(list(columns))
+
+
+class _Recent:
+    """The row group last read, while pieces of it are still to come.
+
+    A row group can only be decoded whole. Writers make groups of a million rows, blocks have a few thousand:
+    without this, every block would decode its group again.
+    """
+
+    def __init__(self) -> None:
+        self._held = threading.local()
+
+    def read(self, piece: ParquetPiece, columns: tuple[str, ...]) -> pa.Table:
+        """The whole row group of a piece."""
+        key = (piece.file, piece.group, columns)
+        held = getattr(self._held, "entry", None)
+        if held is None or held[0] != key:
+            with opened(piece.file, piece.table) as handle:
+                reader = pq.ParquetFile(handle, page_checksum_verification=True)
+                held = (key, reader.read_row_group(piece.group, columns=list(columns), use_threads=False))
+        last = piece.stop >= held[1].num_rows
+        self._held.entry = None if last else held
+        return held[1]
+
+
+_RECENT = _Recent()
 
 
 def open_parquet(files: Sequence[File], name: str) -> Table:
