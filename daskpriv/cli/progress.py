@@ -31,7 +31,7 @@ def listener_for(quiet: bool, as_json: bool) -> Iterator[Listener]:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             yield _Bar(bar)
     else:
         yield _Lines()

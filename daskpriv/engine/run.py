@@ -93,6 +93,10 @@ class Engine:
             ]
         return level[0]
 
+    def _share(self, value: Any) -> Handle:
+        """A value that many tasks need: sent once, not with every task."""
+        return self.executor.submit("share", tasks.same, value)
+
     def _fetch(self, stage: str, handle: Handle) -> Any:
         self._run(stage, [handle])
         return self.executor.gather([handle])[0]
@@ -113,12 +117,14 @@ class Engine:
     def encode(self, table: Table, encoding: Encoding) -> Blocks:
         """Read a table again and leave its encoded blocks on the workers."""
         parts = list(table.parts(self.layout.block_rows))
-        handles = [self.executor.submit(f"encode-{table.name}", tasks.encode, p, encoding) for p in parts]
+        shared = self._share(encoding)
+        handles = [self.executor.submit(f"encode-{table.name}", tasks.encode, p, shared) for p in parts]
         self._run(f"encode {table.name}", handles)
         return Blocks(table.name, tuple(handles), tuple(p.rows for p in parts))
 
     def _each(self, blocks: Blocks, name: str, fn: Callable[..., Any], argument: Any) -> Blocks:
-        handles = [self.executor.submit(f"{name}-{blocks.role}", fn, h, argument) for h in blocks.handles]
+        shared = self._share(argument)
+        handles = [self.executor.submit(f"{name}-{blocks.role}", fn, h, shared) for h in blocks.handles]
         self._run(f"{name} {blocks.role}", handles)
         return Blocks(blocks.role, tuple(handles), blocks.sizes)
 
@@ -180,12 +186,13 @@ class Engine:
         """Start every query block against every group of reference blocks: a search, or a count below `threshold`."""
         query, reference = blocks[pair[0]], blocks[pair[1]]
         bunches = groups(reference.sizes, self.layout)
+        space = self._share(spaces[pair])
         scan = _Scan([], [])
         for place, size in enumerate(query.sizes):
             row = []
             for bunch in bunches:
                 refs = [reference.handles[i] for i in bunch]
-                common = (refs, spaces[pair], self._same(pair))
+                common = (refs, space, self._same(pair))
                 if threshold is None:
                     handle = self.executor.submit(
                         f"search-{pair[0]}-x-{pair[1]}", tasks.search, query.handles[place], k, *common
@@ -241,7 +248,7 @@ class Engine:
         totals = []
         for side, pair in enumerate(sides):
             parts = [self.executor.submit("credits", tasks.pick, h, side) for h in listed]
-            reference = blocks[pair[1]]
+            reference, space = blocks[pair[1]], self._share(spaces[pair])
             for place, (a, b) in enumerate(lists):
                 for bunch in groups(reference.sizes, self.layout):
                     refs = [reference.handles[i] for i in bunch]
@@ -255,7 +262,7 @@ class Engine:
                             b,
                             side == 0,
                             refs,
-                            spaces[pair],
+                            space,
                             self._same(pair),
                         )
                     )
