@@ -132,7 +132,7 @@ def evaluate(
     with executor_for(client) as executor:
         engine = _engine(executor, tables, block_rows, progress or silent, chosen)
         real = tuple(t for t in tables if t != SYNTHETIC)
-        surveyed = survey(engine, tables, narrowed, real, numeric_booleans=chosen.bucketed)
+        surveyed = survey(engine, tables, narrowed, real, chosen.bucketed, chosen.drops_ids)
         prepared = _prepare(engine, surveyed, chosen, real)
         facts = Facts({n: t.rows for n, t in tables.items()}, len(surveyed.encoding.columns), seed)
         results, found = engine.measure(wanted, facts, prepared.blocks, prepared.spaces)

@@ -87,7 +87,12 @@ class Prepared:
 
 
 def survey(
-    engine: Engine, tables: Mapping[str, Table], columns: Columns, real: Sequence[str], numeric_booleans: bool = False
+    engine: Engine,
+    tables: Mapping[str, Table],
+    columns: Columns,
+    real: Sequence[str],
+    numeric_booleans: bool = False,
+    drops_ids: bool = True,
 ) -> Surveyed:
     """Read every table once and settle schema and encoding.
 
@@ -97,6 +102,8 @@ def survey(
         The tables that decide kinds; the first one leads.
     numeric_booleans : bool
         Store booleans as 0 and 1 (a published bucketing wants it).
+    drops_ids : bool
+        Leave out columns that look like ids, unless a schema was given.
     """
     schema = draft(tables, columns.schema, columns.only, columns.exclude, columns.weights)
     if numeric_booleans:
@@ -104,7 +111,7 @@ def survey(
     readings = _readings(tables, schema)
     summaries = {name: engine.summarise(table, readings) for name, table in tables.items()}
     by_column = {t: s.columns for t, s in summaries.items()}
-    schema, notes = _settle(schema, by_column, real, inferred=columns.schema is None)
+    schema, notes = _settle(schema, by_column, real, inferred=columns.schema is None and drops_ids)
     for name in schema.names:
         _check_finite(name, by_column)
     readings = [replace(r, column=schema.column(r.column.name)) for r in readings]

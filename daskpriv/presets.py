@@ -18,6 +18,8 @@ class Preset:
     space : SpaceOptions
     bucketed : bool
         Quantile buckets and Hamming distance instead of Gower.
+    drops_ids : bool
+        Leave out columns that look like ids; published tools compare every column.
     options : {metric: {option: value}}
     metrics : tuple of str
         The metrics of this preset when none are named.
@@ -28,6 +30,7 @@ class Preset:
     name: str
     space: SpaceOptions = SpaceOptions()
     bucketed: bool = False
+    drops_ids: bool = True
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     metrics: tuple[str, ...] = ("dcr", "clones", "dcr_share")
     warnings: tuple[str, ...] = ()
@@ -43,6 +46,7 @@ PRESETS = {
         Preset(
             "mostly-paper",
             bucketed=True,
+            drops_ids=False,
             options={"dcr_share": {"ties": "size"}, "dcr": {"directions": _DIRECTIONS}},
             metrics=("dcr", "dcr_share"),
             warnings=(
@@ -54,6 +58,7 @@ PRESETS = {
         Preset(
             "clearbox",
             SpaceOptions(Missing.CLEARBOX, RangeFrom.PAIR_UNION),
+            drops_ids=False,
             options={
                 "dcr_share": {"ties": "strict", "clearbox": True},
                 "dcr": {"zero_bar": True, "bins": 20, "directions": _DIRECTIONS},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scipy import stats
+from scipy import special
 
 Interval = tuple[float, float, float]
 
@@ -15,8 +15,8 @@ def clopper_pearson(hits: int, n: int, level: float = 0.95) -> Interval:
     (0.0, 0.308)
     """
     tail = (1 - level) / 2
-    low = 0.0 if hits == 0 else float(stats.beta.ppf(tail, hits, n - hits + 1))
-    high = 1.0 if hits == n else float(stats.beta.ppf(1 - tail, hits + 1, n - hits))
+    low = 0.0 if hits == 0 else float(special.betaincinv(hits, n - hits + 1, tail))
+    high = 1.0 if hits == n else float(special.betaincinv(hits + 1, n - hits, 1 - tail))
     return low, high, level
 
 
@@ -26,9 +26,11 @@ def hypergeometric_tail(hits: int, n: int, marked: int, drawn: int) -> float:
     >>> round(hypergeometric_tail(5, 10, 5, 5), 5)
     0.00397
     """
+    from scipy import stats  # imported here: it takes longer to load than the rest of daskpriv
+
     return float(stats.hypergeom.sf(hits - 1, n, marked, drawn))
 
 
 def normal_quantile(level: float) -> float:
     """Two-sided standard normal quantile: 1.96 for a level of 0.95."""
-    return float(stats.norm.ppf(0.5 + level / 2))
+    return float(special.ndtri(0.5 + level / 2))

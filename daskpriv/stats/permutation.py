@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 # Beyond this many draws of group counts the normal law is used: it is then excellent, and drawing would take minutes.
 _MOST_DRAWS = 40_000_000
@@ -76,7 +76,7 @@ def share_law(
     spread = Fraction(square) - Fraction(mass * mass, n)
     variance = expected * (1 - expected) * Fraction(n, n - 1) * spread / Fraction(whole) ** 2
     if len(credit) * draws > _MOST_DRAWS:
-        p = float(stats.norm.sf(float(observed - expected) / float(variance) ** 0.5))
+        p = float(special.ndtr(float(expected - observed) / float(variance) ** 0.5))
         test = "normal approximation of the permutation law"
         return ShareLaw(float(expected), float(variance), float(observed), p, test)
     generator = np.random.Generator(np.random.Philox(key=seed))
