@@ -28,9 +28,9 @@ from daskpriv.prepare import Columns, Prepared, Surveyed, bucketed, encode, spac
 from daskpriv.presets import Preset
 from daskpriv.presets import preset as preset_named
 from daskpriv.records import write_records
-from daskpriv.report.model import Report
-from daskpriv.report.rules import parse_rules
-from daskpriv.session import executor_for, open_any
+from daskpriv.report.model import Report, check_writable
+from daskpriv.report.rules import Rule, parse_rules
+from daskpriv.session import executor_for, open_any, whole
 from daskpriv.space.gower import Missing, RangeFrom
 from daskpriv.stats.multiple import holm
 from daskpriv.tables.schema import Schema
@@ -49,6 +49,9 @@ def evaluate(
     preset: str | None = None,
     schema: Schema | str | os.PathLike[str] | None = None,
     weights: Mapping[str, float] | None = None,
+    quasi_identifiers: Any = None,
+    secrets: Any = None,
+    store: Any = None,
     columns: Sequence[str] | None = None,
     exclude: Collection[str] = (),
     missing: str | None = None,
@@ -77,6 +80,8 @@ def evaluate(
     schema : Schema or path to its YAML, optional
         What each column is; inferred from the real tables otherwise.
     weights : {column: weight}, optional
+    quasi_identifiers, secrets, store : optional
+        Reserved for metrics and run stores to come; refused when given.
     columns, exclude : sequences of column names, optional
         Compare only these, or all but these.
     missing : {"level", "gower", "max", "anonymeter", "clearbox"}, optional
@@ -122,7 +127,12 @@ def evaluate(
     wanted = _metrics(metrics, chosen)
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
     narrowed = Columns(described, columns, exclude, weights)
+    for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets), ("store", store)):
+        if value is not None:
+            raise InputError(f"{option}: no metric of this version uses it; leave it out.")
     rules = parse_rules(fail_on, [m.name for m in wanted])
+    if output is not None:
+        check_writable(Path(output))
     _check_seed(seed)
     if progress is not None and not callable(progress):
         raise InputError("progress: give a function that takes one event.")
@@ -130,9 +140,10 @@ def evaluate(
         raise InputError("internal: give an output directory for the per-record file.")
     tables = _open(train, holdout, synthetic)
     with executor_for(client) as executor:
-        engine = _engine(executor, tables, block_rows, progress or silent, chosen)
+        engine = _engine(executor, tables, block_rows, progress or silent)
         real = tuple(t for t in tables if t != SYNTHETIC)
         surveyed = survey(engine, tables, narrowed, real, chosen.bucketed, chosen.drops_ids)
+        engine.same = _same_tables(surveyed, chosen)
         prepared = _prepare(engine, surveyed, chosen, real)
         facts = Facts({n: t.rows for n, t in tables.items()}, len(surveyed.encoding.columns), seed)
         results, found = engine.measure(wanted, facts, prepared.blocks, prepared.spaces)
@@ -155,7 +166,8 @@ def evaluate(
         run,
         __version__,
     )
-    report = report.judged_by(rules)
+    if rules:
+        report = _judged(report, rules, output)
     if output is not None:
         report.to_json(Path(output) / "report.json")
         report.to_html(Path(output) / "report.html")
@@ -189,21 +201,30 @@ def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset) -> list[Metr
     else:
         names = [n.strip() for n in metrics.split(",")] if isinstance(metrics, str) else _sequence(metrics)
     out: list[Metric] = [
-        metric_class(n)(**chosen.options.get(n, {})) if isinstance(n, str) else n for n in dict.fromkeys(names)
+        metric_class(n)(**chosen.options.get(n, {})) if isinstance(n, str) else n
+        for i, n in enumerate(names)
+        if not (isinstance(n, str) and n in names[:i])
     ]
     if not out:
         raise InputError("metrics: name at least one metric.")
+    called = [m.name for m in out]
+    twice = next((n for n in called if called.count(n) > 1), None)
+    if twice is not None:
+        raise InputError(f"metrics: {twice!r} is given twice; run them one at a time.")
     return out
 
 
-def _sequence(metrics: Any) -> Sequence[str | Metric]:
-    if not isinstance(metrics, Sequence) or not all(isinstance(m, str) or hasattr(m, "advance") for m in metrics):
+def _sequence(metrics: Any) -> list[str | Metric]:
+    good = isinstance(metrics, Sequence) and all(
+        isinstance(m, str) or (hasattr(m, "advance") and not isinstance(m, type)) for m in metrics
+    )
+    if not good:
         raise InputError("metrics: give 'default', 'all', or a list of metric names or metric objects.")
-    return metrics
+    return list(metrics)
 
 
 def _check_seed(seed: int) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+    if whole(seed, "seed", least=0) >= 2**64:
         raise InputError("seed must be a whole number from 0 to 2**64 - 1.")
 
 
@@ -218,26 +239,35 @@ def _open(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
     return tables
 
 
-def _engine(
-    executor: Executor, tables: Mapping[str, Table], block_rows: int | None, listener: Listener, chosen: Preset
-) -> Engine:
-    if block_rows is not None and (isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1):
-        raise InputError("block_rows must be a whole number of at least 1.")
+def _engine(executor: Executor, tables: Mapping[str, Table], block_rows: int | None, listener: Listener) -> Engine:
+    block_rows = None if block_rows is None else whole(block_rows, "block_rows")
     cut = layout({n: t.rows for n, t in tables.items()}, executor.slots, block_rows)
-    return Engine(executor, cut, listener, _same_tables(tables, chosen))
+    return Engine(executor, cut, listener)
 
 
-def _same_tables(tables: Mapping[str, Table], chosen: Preset) -> frozenset[tuple[str, str]]:
+def _same_tables(surveyed: Surveyed, chosen: Preset) -> frozenset[tuple[str, str]]:
     """The paper evaluates its holdout as if it were synthetic, each row without itself."""
-    if not chosen.bucketed or HOLDOUT not in tables:
+    found = {n: (s.fingerprint, s.rows) for n, s in surveyed.summaries.items()}
+    if not chosen.bucketed or found.get(HOLDOUT) != found[SYNTHETIC]:
         return frozenset()
-    a, b = tables[SYNTHETIC], tables[HOLDOUT]
-    return frozenset({(SYNTHETIC, HOLDOUT)}) if a.files and a.files == b.files else frozenset()
+    return frozenset({(SYNTHETIC, HOLDOUT), (HOLDOUT, SYNTHETIC)})
+
+
+def _judged(report: Report, rules: Sequence[Rule], output: str | os.PathLike[str] | None) -> Report:
+    """Apply the rules; a rule that names nothing must not cost the report of a long run."""
+    try:
+        return report.judged_by(rules)
+    except InputError:
+        if output is not None:
+            report.to_json(Path(output) / "report.json")
+            report.to_html(Path(output) / "report.html")
+        raise
 
 
 def _same_table_warning(engine: Engine) -> list[str]:
     return [
-        "synthetic and holdout are the same file: each row is left out of its own distance to holdout, as in the paper."
+        "synthetic and holdout hold the same rows: each row is left out of its own distance to holdout, "
+        "as in the paper."
     ] * bool(engine.same)
 
 

@@ -16,7 +16,6 @@ Role = str
 TRAIN: Role = "train"
 HOLDOUT: Role = "holdout"
 SYNTHETIC: Role = "synthetic"
-ROLES: tuple[Role, ...] = (TRAIN, HOLDOUT, SYNTHETIC)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,6 +80,9 @@ class NeighbourTable:
 
     def __repr__(self) -> str:
         return f"NeighbourTable(rows={len(self.query)}, k={self.distance.shape[1]})"
+
+    def __sizeof__(self) -> int:
+        return self.query.nbytes + self.distance.nbytes + self.row.nbytes + self.ties.nbytes
 
     @property
     def nearest(self) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError
 from daskpriv.evidence import Neighbours
 from daskpriv.prepare import Columns, encode, spaces_for, survey
-from daskpriv.session import executor_for, open_any
+from daskpriv.session import executor_for, open_any, whole
 from daskpriv.space.gower import Missing, RangeFrom, SpaceOptions
 from daskpriv.tables.schema import Schema
 
@@ -42,15 +42,19 @@ class NearestNeighbours:
         Reference row ids in the order (distance, id); -1 where the reference has fewer than k rows.
     ties : int64 (n,)
         Reference rows at exactly distance[:, 0].
+    warnings : tuple of str
+        What was noticed about the tables, such as a column left out because it looks like an id.
     """
 
     distance: Any
     row: Any
     ties: Any
+    warnings: tuple[str, ...] = ()
 
     def compute(self) -> NearestNeighbours:
         """The same with NumPy arrays."""
-        return NearestNeighbours(*(np.asarray(a.compute()) for a in (self.distance, self.row, self.ties)))
+        distance, row, ties = (np.asarray(a.compute()) for a in (self.distance, self.row, self.ties))
+        return NearestNeighbours(distance, row, ties, self.warnings)
 
 
 def nearest_neighbours(
@@ -100,8 +104,8 @@ def nearest_neighbours(
     >>> nn.distance.tolist(), nn.row.tolist()
     ([[0.0, 0.75]], [[0, 1]])
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InputError("k must be a whole number of at least 1.")
+    k = whole(k, "k")
+    block_rows = None if block_rows is None else whole(block_rows, "block_rows")
     try:
         options = SpaceOptions(Missing(missing), RangeFrom.REAL)
     except ValueError:
@@ -124,15 +128,16 @@ def nearest_neighbours(
         same = frozenset({("query", "reference")}) if exclude_self else frozenset()
         engine = Engine(executor, cut, same=same)
         surveyed = survey(engine, tables, narrowed, ("reference",))
-        prepared = spaces_for(engine, surveyed, encode(engine, surveyed), options, fit_names)
+        prepared = spaces_for(engine, surveyed, encode(engine, surveyed, ("query", "reference"), k), options, fit_names)
         found = engine.search([Neighbours("query", "reference", k)], prepared.blocks, prepared.spaces)
         handles = found["query", "reference"]
         if isinstance(executor, Dask) and tables["query"].rows * k > _SMALL:
             sizes = prepared.blocks["query"].sizes
-            return NearestNeighbours(*lazy_columns(handles, sizes, k))
+            return NearestNeighbours(*lazy_columns(handles, sizes, k), surveyed.warnings)
         parts = executor.gather(handles)
     joined = (np.concatenate([getattr(p, name) for p in parts]) for name in ("distance", "row", "ties"))
-    return NearestNeighbours(*(a.view(Computed) for a in joined))
+    distance, row, ties = (a.view(Computed) for a in joined)
+    return NearestNeighbours(distance, row, ties, surveyed.warnings)
 
 
 def _fit(fit: Any) -> tuple[tuple[str, ...], list[Any]]:

@@ -111,7 +111,7 @@ def survey(
     readings = _readings(tables, schema)
     summaries = {name: engine.summarise(table, readings) for name, table in tables.items()}
     by_column = {t: s.columns for t, s in summaries.items()}
-    schema, notes = _settle(schema, by_column, real, inferred=columns.schema is None and drops_ids)
+    schema, notes = _settle(schema, by_column, real, columns if drops_ids else None)
     for name in schema.names:
         _check_finite(name, by_column)
     readings = [replace(r, column=schema.column(r.column.name)) for r in readings]
@@ -132,15 +132,18 @@ def _readings(tables: Mapping[str, Table], schema: Schema) -> list[Reading]:
 
 
 def _settle(
-    schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSummary]], real: Sequence[str], inferred: bool
+    schema: Schema,
+    by_column: Mapping[str, Mapping[str, ColumnSummary]],
+    real: Sequence[str],
+    columns: Columns | None,
 ) -> tuple[Schema, list[str]]:
-    """Tell ids and free text apart from ordinary columns, by what the leading real table holds."""
-    if not inferred:
+    """Tell ids and free text apart from ordinary columns, unless a schema says; what was named on purpose stays."""
+    if columns is None or columns.schema is not None:
         return schema, []
+    keep = {*(columns.only or ()), *(columns.weights or ())}
     notes, out = [], []
     for column in schema.columns:
-        summary = by_column[real[0]][column.name]
-        settled = _settled(column, summary)
+        settled = _settled(column, [by_column[t][column.name] for t in real], column.name in keep)
         if settled.kind is Kind.ID:
             notes.append(
                 f"column {column.name!r} looks like an id (its name, and nearly every value is distinct) "
@@ -152,18 +155,18 @@ def _settle(
     return Schema(tuple(out)), notes
 
 
-def _settled(column: Column, summary: ColumnSummary) -> Column:
-    values = summary.rows - summary.nulls
-    if (
-        values >= _ID_ROWS
-        and looks_like_id(column.name)
-        and summary.distinct >= _ID_SHARE * values
-        and summary.nulls == 0
-    ) and column.kind in (Kind.NUMERIC, Kind.NOMINAL):
+def _settled(column: Column, real: Sequence[ColumnSummary], keep: bool) -> Column:
+    named = column.kind in (Kind.NUMERIC, Kind.NOMINAL) and not keep and looks_like_id(column.name)
+    if named and all(_all_distinct(s) for s in real):
         return replace(column, kind=Kind.ID)
-    if column.kind is Kind.NOMINAL and values > 100 and summary.distinct > _TEXT_SHARE * values:
+    values = real[0].rows - real[0].nulls
+    if column.kind is Kind.NOMINAL and values > 100 and real[0].distinct > _TEXT_SHARE * values:
         return replace(column, kind=Kind.TEXT)
     return column
+
+
+def _all_distinct(summary: ColumnSummary) -> bool:
+    return summary.nulls == 0 and summary.rows >= _ID_ROWS and summary.distinct >= _ID_SHARE * summary.rows
 
 
 def _check_finite(name: str, by_column: Mapping[str, Mapping[str, ColumnSummary]]) -> None:
@@ -199,6 +202,8 @@ def _unseen(
     out = []
     for column in schema.used:
         known: set[Any] = set()
+        if any(by_column[t][column.name].counts is None for t in real):
+            continue
         for table in real:
             known |= set(by_column[table][column.name].counts or ())
         for table, columns in by_column.items():
@@ -240,11 +245,12 @@ def _form(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def encode(engine: Engine, surveyed: Surveyed) -> dict[str, Blocks]:
-    """Read every table again and leave its encoded blocks on the workers."""
-    rows = max(t.rows for t in surveyed.tables.values())
-    check_memory(engine.layout, rows, surveyed.encoding.row_bytes, 2, engine.executor.memory_per_slot)
-    return {name: engine.encode(table, surveyed.encoding) for name, table in surveyed.tables.items()}
+def encode(engine: Engine, surveyed: Surveyed, only: Sequence[str] | None = None, k: int = 2) -> dict[str, Blocks]:
+    """Read tables again (all, or `only` some) and leave their encoded blocks on the workers."""
+    chosen = {n: t for n, t in surveyed.tables.items() if only is None or n in only}
+    rows = max(t.rows for t in chosen.values())
+    check_memory(engine.layout, rows, surveyed.encoding.row_bytes, k, engine.executor.memory_per_slot)
+    return {name: engine.encode(table, surveyed.encoding) for name, table in chosen.items()}
 
 
 def spaces_for(
@@ -285,7 +291,7 @@ def _quantiles(
         c.name: sum(surveyed.by_column[t][c.name].rows - surveyed.by_column[t][c.name].nulls for t in pool)
         for c in surveyed.encoding.columns
     }
-    wanted = column_quantiles(surveyed.encoding, NUMBERS, counts, probabilities)
+    wanted = column_quantiles(surveyed.encoding, counts, probabilities)
     return engine.quantiles([blocks[t] for t in pool], wanted)
 
 

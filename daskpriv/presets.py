@@ -78,6 +78,6 @@ def preset(name: str | None) -> Preset:
     """The preset called `name`; None is the default."""
     if name is None:
         return DEFAULT
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise InputError(f"unknown preset {name!r}; known are {', '.join(PRESETS)}.")
     return PRESETS[name]

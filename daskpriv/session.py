@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from daskpriv.engine.dask import Dask, active_client, from_dask, is_dask_frame
+from daskpriv.engine.dask import Dask, active_client, from_dask, is_dask_frame, outside_the_slot
 from daskpriv.engine.executor import Executor, Threads
 from daskpriv.errors import InputError
 from daskpriv.tables.open import open_table
@@ -21,9 +22,21 @@ def executor_for(client: Any = None) -> Iterator[Executor]:
         raise InputError(f"client: expected a distributed.Client, got {type(client).__name__}.")
     executor: Executor = Threads() if client is None else Dask(client)
     try:
-        yield executor
+        with outside_the_slot():
+            yield executor
     finally:
         executor.close()
+
+
+def whole(value: Any, name: str, least: int = 1) -> int:
+    """An option as a whole number; NumPy integers are welcome, truth values are not."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise InputError(f"{name} must be a whole number of at least {least}.")
+    return number
 
 
 def open_any(source: Any, name: str, like: Table | None = None) -> Table:

@@ -1177,7 +1177,7 @@ REFUSED_FILES = (
     RefusedFile(
         "csv-semicolons",
         lambda f, t: {**t, "train": bad.csv(t["train"], f / "train.csv", sep=";")},
-        ("train have different columns",),
+        ("train", "separates cells by ';'"),
     ),
     RefusedFile("csv-gz-truncated", bad.zipped(lambda data: data[:-20]), ("train", "file 'train.csv.gz'")),
     RefusedFile(

@@ -112,7 +112,6 @@ class _Lines:
             _line(f"warning: {event.message}")
         elif isinstance(event, StageStarted):
             self._stage = _Stage(event.tasks, event.pairs)
-            self._name = event.stage
             if event.pairs or event.stage.startswith(("read", "encode")):
                 _line(f"{event.stage}: {event.tasks} tasks" + (f", {_short(event.pairs)} pairs" if event.pairs else ""))
         else:

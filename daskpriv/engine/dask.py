@@ -8,17 +8,21 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dask
 import dask.array as da
 import pyarrow as pa
-from distributed import Client, LocalCluster, as_completed, get_client
+from distributed import Client, LocalCluster, as_completed, futures_of, get_client, get_worker, rejoin, secede
 
 from daskpriv.engine.executor import Done, Handle
 from daskpriv.errors import DaskprivError, InputError, RunError
 from daskpriv.tables.frames import from_frame
+from daskpriv.tables.recent import recent
 from daskpriv.tables.table import Table, check_names
+
+_PATIENCE = 30
 
 
 class Dask:
@@ -30,7 +34,13 @@ class Dask:
     def __init__(self, client: Client) -> None:
         if client.asynchronous:
             raise InputError("client: asynchronous clients are not supported; pass Client(..., asynchronous=False).")
+        if client.status != "running":
+            raise InputError("client: it is closed; connect a new one.")
         self.client = client
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            raise InputError(f"the cluster has had no workers for {_PATIENCE} seconds; start at least one.") from None
         self._token = uuid.uuid4().hex
         self._number = itertools.count()
 
@@ -89,6 +99,27 @@ def active_client() -> Client | None:
 
 
 @contextmanager
+def outside_the_slot() -> Iterator[None]:
+    """Inside a Dask task, give the worker's thread back while waiting for tasks of our own."""
+    inside = _in_a_task()
+    if inside:
+        secede()
+    try:
+        yield
+    finally:
+        if inside:
+            rejoin()
+
+
+def _in_a_task() -> bool:
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
 def local_cluster(workers: int | None, threads: int | None, memory: str | None) -> Iterator[Client]:
     """A cluster of processes on this machine, closed at the end; loopback only, no dashboard."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -113,6 +144,8 @@ def local_cluster(workers: int | None, threads: int | None, memory: str | None) 
 @contextmanager
 def remote_cluster(address: str) -> Iterator[Client]:
     """Connect to a scheduler by address or scheduler file."""
+    if address.endswith(".json") and not Path(address).is_file():
+        raise InputError(f"cluster {address!r}: there is no such scheduler file; check the path.")
     try:
         client = (
             Client(scheduler_file=address, timeout=15) if address.endswith(".json") else Client(address, timeout=15)
@@ -122,8 +155,6 @@ def remote_cluster(address: str) -> Iterator[Client]:
             f"cluster {address!r} does not answer; check the address and that the scheduler runs."
         ) from None
     with client:
-        if not client.nthreads():
-            raise InputError(f"cluster {address!r} has no workers; start at least one.")
         yield client
 
 
@@ -154,14 +185,20 @@ class DelayedPiece:
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Compute the partition in this thread and convert it."""
+        table = recent(self.partition.key, self._whole, self.stop)
+        return table.slice(self.start, self.rows).select(list(columns))
+
+    def _whole(self) -> pa.Table:
         frame = self.partition.compute(scheduler="synchronous")
-        (piece,) = from_frame(frame.iloc[self.start : self.stop], "a Dask partition").pieces
-        return piece.read(columns)
+        (piece,) = from_frame(frame, "a Dask partition").pieces
+        return piece.read(list(frame.columns))
 
 
 def from_dask(frame: Any, name: str) -> Table:
     """Open a Dask DataFrame: one pass counts the rows of each partition."""
     check_names(name, list(frame.columns))
+    if futures_of(frame):
+        raise InputError(f"{name}: the Dask DataFrame is persisted on a cluster; pass it as it was before .persist().")
     partitions = frame.to_delayed()
     try:
         found = dask.compute(*[dask.delayed(_measure_partition)(p) for p in partitions])

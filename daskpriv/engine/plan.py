@@ -11,6 +11,7 @@ from daskpriv.evidence import Role
 SMALLEST, LARGEST = 1024, 16_384
 _TASK_PAIRS = 250_000_000
 _MOST_TASKS = 20_000
+_LARGEST_GROUP = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ def layout(rows: Mapping[Role, int], slots: int, block_rows: int | None = None) 
     if block_rows is None:
         block_rows = min(max(-(-most // (4 * slots)), SMALLEST), LARGEST)
         block_rows = max(block_rows, int(most / _MOST_TASKS**0.5))
-    return Layout(block_rows, max(_TASK_PAIRS // block_rows, block_rows))
+    return Layout(block_rows, max(min(_TASK_PAIRS // block_rows, _LARGEST_GROUP), block_rows))
 
 
 def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
@@ -55,12 +56,19 @@ def check_memory(layout: Layout, rows: int, row_bytes: int, k: int, memory_per_s
     """Refuse a search task that cannot fit before anything runs; `rows` is the size of the largest table."""
     if memory_per_slot is None:
         return
-    # A task holds its query block, its reference group and the merged lists of the query block.
-    query, reference = min(layout.block_rows, rows), min(max(layout.group_rows, layout.block_rows), rows)
-    need = (query + reference) * row_bytes * 2 + query * (16 * k + 8) * 3
-    if need > memory_per_slot:
-        fits = max(1, int(query * memory_per_slot / need))
-        raise PlanError(
-            f"a search task needs {need:,} bytes but a worker thread has {memory_per_slot:,}; "
-            f"use block_rows={fits:,} or fewer, or give workers more memory."
-        )
+    need = _need(layout.block_rows, layout.group_rows, rows, row_bytes, k)
+    if need <= memory_per_slot:
+        return
+    fits = min(layout.block_rows, rows)
+    while fits > 1 and _need(fits, min(layout.group_rows, _LARGEST_GROUP), rows, row_bytes, k) > memory_per_slot:
+        fits //= 2
+    raise PlanError(
+        f"a search task needs {need:,} bytes but a worker thread has {memory_per_slot:,}; "
+        f"use block_rows={fits:,} or fewer, or give workers more memory."
+    )
+
+
+def _need(block_rows: int, group_rows: int, rows: int, row_bytes: int, k: int) -> int:
+    """Bytes of a task: its query block, its reference group and the merged lists of the query block."""
+    query, reference = min(block_rows, rows), min(max(group_rows, block_rows), rows)
+    return (query + reference) * row_bytes * 2 + query * (16 * k + 8) * 3

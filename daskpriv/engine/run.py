@@ -6,7 +6,6 @@ and finished reductions come here, and their size does not grow with the number 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from daskpriv.engine.plan import Layout, groups
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, StageStarted, TaskDone, silent
 from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Facts, Neighbours, NeighbourTable, Request, Role
+from daskpriv.kernels.gower import NUMBERS
 from daskpriv.protocol import Metric, Result
 from daskpriv.space.buckets import Buckets
 from daskpriv.space.encoding import Encoding
@@ -71,6 +71,7 @@ class Engine:
     same: frozenset[Pair] = frozenset()
     pairs: int = field(default=0, init=False)
     tasks: int = field(default=0, init=False)
+    _sent: dict[str, list[tuple[int, Any]]] = field(default_factory=dict, init=False)
 
     # ---- plumbing
 
@@ -103,10 +104,17 @@ class Engine:
 
     # ---- tables
 
+    def _parts(self, table: Table) -> list[tuple[int, Any]]:
+        """Parts with their row counts; rows that are in memory here are sent once and kept for the second pass."""
+        if table.name not in self._sent:
+            parts = list(table.parts(self.layout.block_rows))
+            self._sent[table.name] = [(p.rows, p if table.files else self._share(p)) for p in parts]
+        return self._sent[table.name]
+
     def summarise(self, table: Table, readings: Sequence[Reading]) -> PartSummary:
         """Read a table once, part by part, and merge what is known about its columns."""
-        parts = list(table.parts(self.layout.block_rows))
-        handles = [self.executor.submit(f"summarise-{table.name}", summarise, p, readings) for p in parts]
+        parts = self._parts(table)
+        handles = [self.executor.submit(f"summarise-{table.name}", summarise, p, readings) for _, p in parts]
         self._run(f"read {table.name}", handles)
         whole = self._tree(f"merge-{table.name}", handles, _add)
         result: PartSummary = (
@@ -116,11 +124,11 @@ class Engine:
 
     def encode(self, table: Table, encoding: Encoding) -> Blocks:
         """Read a table again and leave its encoded blocks on the workers."""
-        parts = list(table.parts(self.layout.block_rows))
+        parts = self._parts(table)
         shared = self._share(encoding)
-        handles = [self.executor.submit(f"encode-{table.name}", tasks.encode, p, shared) for p in parts]
+        handles = [self.executor.submit(f"encode-{table.name}", tasks.encode, p, shared) for _, p in parts]
         self._run(f"encode {table.name}", handles)
-        return Blocks(table.name, tuple(handles), tuple(p.rows for p in parts))
+        return Blocks(table.name, tuple(handles), tuple(rows for rows, _ in parts))
 
     def _each(self, blocks: Blocks, name: str, fn: Callable[..., Any], argument: Any) -> Blocks:
         shared = self._share(argument)
@@ -316,6 +324,8 @@ class Engine:
                 handles.append(
                     self.executor.submit("metrics", tasks.chunk, metrics, states, role, names, tables, counts, extra)
                 )
+        if not handles:
+            return [None] * len(metrics)
         partials: list[Any] = self._fetch("metrics", self._tree("merge-metrics", handles, tasks.combine, metrics))
         return partials
 
@@ -325,15 +335,10 @@ def _add(a: Any, b: Any) -> Any:
 
 
 def column_quantiles(
-    encoding: Encoding, group: int, counts: Mapping[str, int], probabilities: Sequence[float]
+    encoding: Encoding, counts: Mapping[str, int], probabilities: Sequence[float]
 ) -> dict[int, Quantiles]:
-    """The quantiles wanted of every column of a group, given how many values each has."""
-    return {c.index: Quantiles(tuple(probabilities), counts[c.name]) for c in encoding.columns if c.group == group}
-
-
-def estimated_pairs(requests: Iterable[Neighbours], rows: Mapping[Role, int]) -> int:
-    """Row pairs that these searches stand for, each direction once."""
-    return sum(math.prod((rows[q], rows[r])) for q, r in {(n.query, n.reference) for n in requests})
+    """The quantiles wanted of every number column, given how many values each has."""
+    return {c.index: Quantiles(tuple(probabilities), counts[c.name]) for c in encoding.columns if c.group == NUMBERS}
 
 
 def as_records(tables: Mapping[str, NeighbourTable]) -> dict[str, np.ndarray[Any, Any]]:

@@ -153,6 +153,19 @@ def _plain(value: Any) -> Any:
     return number if math.isfinite(number) else None
 
 
+def check_writable(folder: Path) -> None:
+    """Refuse a directory that cannot take a report, before hours of work."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".daskpriv.{os.getpid()}.part"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(
+            f"output: cannot write {str(folder)!r} ({error.strerror}); choose another directory."
+        ) from None
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that nobody ever sees half of it."""
     try:

@@ -40,7 +40,8 @@ class Rule:
         """True when the report (`Report.to_dict()`) breaks this rule. A value that was not evaluated breaks it."""
         verdicts = {m["verdict"] for m in report["metrics"].values()}
         if self.text == "leak":
-            return "LEAK" in verdicts
+            # Nothing judged is no pass: a leak rule needs at least one verdict.
+            return "LEAK" in verdicts or not verdicts & {"BOUNDED", "INCONCLUSIVE"}
         if self.text == "inconclusive":
             return bool(verdicts & {"LEAK", "INCONCLUSIVE", "NOT_INTERPRETABLE"})
         if self.text == "gate":
@@ -75,6 +76,8 @@ def parse_rules(texts: Sequence[str], metrics: Sequence[str]) -> list[Rule]:
     0.55
     """
     out = []
+    if isinstance(texts, str) or not all(isinstance(t, str) for t in texts):
+        raise InputError("fail_on: give a list of rules, such as ['leak', 'dcr_share>0.55'].")
     for text in texts:
         if text.strip() in _WORDS:
             out.append(Rule(text.strip()))

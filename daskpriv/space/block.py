@@ -35,6 +35,14 @@ class Block:
     def __len__(self) -> int:
         return len(self.row)
 
+    def __sizeof__(self) -> int:
+        # What Dask's memory manager sees.
+        return self.nbytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the cached views, which would double the bytes on the wire.
+        return Block, (self.row, self.numbers, self.wide, self.codes, self.hashes)
+
     @property
     def nbytes(self) -> int:
         """Bytes held."""

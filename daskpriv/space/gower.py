@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.errors import InputError
-from daskpriv.kernels.gower import ANONYMETER, CODES, DROP, HASHES, LEVEL, MAXIMUM, NUMBERS, Measure
+from daskpriv.kernels.gower import ANONYMETER, CODES, DROP, HASHES, LEVEL, MAXIMUM, WIDE, Measure
 from daskpriv.space.block import Block
 from daskpriv.space.encoding import ColumnCode, Encoding
 from daskpriv.space.summary import MOST_CATEGORIES, ColumnSummary
@@ -79,21 +79,16 @@ class SpaceOptions:
     range_from : RangeFrom
     quantiles : (low, high)
         For `range_from="quantile"`.
-    weights_in : "mean" or "denominator"
-        `denominator` leaves weights out of the sum, as two published tools do.
     """
 
     missing: Missing = Missing.LEVEL
     range_from: RangeFrom = RangeFrom.REAL
     quantiles: tuple[float, float] = (0.01, 0.99)
-    weights_in: str = "mean"
 
     def __post_init__(self) -> None:
         low, high = self.quantiles
         if not 0 <= low < high <= 1:
             raise InputError("range quantiles must be two numbers with 0 <= low < high <= 1.")
-        if self.weights_in not in ("mean", "denominator"):
-            raise InputError("weights_in must be 'mean' or 'denominator'.")
 
     @property
     def per_pair(self) -> bool:
@@ -200,14 +195,11 @@ def fit_space(
         raise InputError("the column weights add up to infinity; use smaller weights.")
     if total <= 0:
         raise InputError("all column weights are 0; give at least one column a weight above 0.")
-    weights = np.array(weight)
-    if options.weights_in == "denominator":
-        weights = (weights > 0).astype(np.float64)
     return GowerSpace(
         np.array([c.group for c in encoding.columns], np.int8),
         np.array([c.index for c in encoding.columns], np.int32),
         np.array(scale),
-        weights,
+        np.array(weight),
         total,
         options.missing,
         known,
@@ -228,7 +220,12 @@ def _scale(
         return 1.0
     if column.range is not None:
         return c.units(column.range)
-    if options.range_from is RangeFrom.RANK and c.group == NUMBERS:
+    if c.group == WIDE and options.range_from in (RangeFrom.QUANTILE, RangeFrom.IQR, RangeFrom.RANK):
+        raise InputError(
+            f"column {c.name!r}: integers beyond 2**53 have no {options.range_from.value} range; rescale the column, "
+            "or give it an explicit range in a schema."
+        )
+    if options.range_from is RangeFrom.RANK:
         return 1.0
     if spreads is not None and c.name in spreads:
         return spreads[c.name]

@@ -17,7 +17,7 @@ from daskpriv.space.reading import Reading
 from daskpriv.tables.table import Part
 
 MOST_CATEGORIES = 50_000
-_SKETCH = 256
+_SKETCH = 4096
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_KEY, _SECOND_KEY = "daskpriv-hash-01", "daskpriv-hash-02"
 
@@ -67,7 +67,7 @@ class ColumnSummary:
 
     @property
     def distinct(self) -> float:
-        """Number of distinct values: exact while small, else the sketch's estimate (about 6 % error)."""
+        """Number of distinct values: exact while small, else the sketch's estimate (about 1.6 % error)."""
         if self.counts is not None:
             return float(len(self.counts))
         if self.sketch is None or len(self.sketch) < _SKETCH:
@@ -112,12 +112,12 @@ class PartSummary:
 def summarise(part: Part, readings: Sequence[Reading]) -> PartSummary:
     """Read a part once and summarise its columns."""
     names = [r.column.name for r in readings]
-    table = part.read(names)
     misfits: dict[str, int] = {}
     for piece in part.pieces:
         count = getattr(piece, "misfits", None)
         for name, n in (count(names) if count else {}).items():
             misfits[name] = misfits.get(name, 0) + n
+    table = part.read(names)
     ids = np.arange(part.first_row, part.first_row + part.rows, dtype=np.uint64)
     columns, fingerprint = {}, 0
     for place, r in enumerate(readings):

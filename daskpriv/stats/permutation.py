@@ -16,6 +16,8 @@ from scipy import special
 
 # Beyond this many draws of group counts the normal law is used: it is then excellent, and drawing would take minutes.
 _MOST_DRAWS = 40_000_000
+# NumPy draws marginals of fewer than a billion rows only.
+_MOST_ROWS = 1_000_000_000
 _ROUNDING = 1000
 
 
@@ -75,7 +77,7 @@ def share_law(
         return ShareLaw(float(expected), 0.0, float(observed), 1.0, "nothing varies")
     spread = Fraction(square) - Fraction(mass * mass, n)
     variance = expected * (1 - expected) * Fraction(n, n - 1) * spread / Fraction(whole) ** 2
-    if len(credit) * draws > _MOST_DRAWS:
+    if len(credit) * draws > _MOST_DRAWS or n >= _MOST_ROWS:
         p = float(special.ndtr(float(expected - observed) / float(variance) ** 0.5))
         test = "normal approximation of the permutation law"
         return ShareLaw(float(expected), float(variance), float(observed), p, test)

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SIGN = np.uint64(1 << 63)
+# A partial is at most (wanted values) x 256 counts; wider digits save passes but made partials of megabytes.
+_DIGIT = 8
 
 
 def _to_key(values: NDArray[np.float64]) -> NDArray[np.uint64]:
@@ -48,17 +50,11 @@ class Selection:
         """True when every bit is known."""
         return self.left == 0 or len(self.rank) == 0
 
-    @property
-    def _digit(self) -> int:
-        # 16 bits a pass while few prefixes are open (at most 32 x 512 KiB of counts), else 8.
-        return min(16 if len(np.unique(self.prefix)) <= 32 else 8, self.left)
-
     def count(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Partial of one chunk: how often each next digit follows each open prefix; int64 (prefixes, 2**digit)."""
+        """Partial of one chunk: how often each next digit follows each open prefix; int64 (prefixes, 256)."""
         if self.done:
             return np.zeros((0, 0), np.int64)
         open_prefixes = np.unique(self.prefix)
-        digit = self._digit
         keys = _to_key(values[~np.isnan(values)])
         if self.left < 64:
             head = keys >> np.uint64(self.left)
@@ -67,15 +63,14 @@ class Selection:
             keys, place = keys[keep], place[keep]
         else:
             place = np.zeros(len(keys), np.int64)
-        mask = np.uint64((1 << digit) - 1)
-        cell = (place.astype(np.int64) << digit) + ((keys >> np.uint64(self.left - digit)) & mask).astype(np.int64)
-        return np.bincount(cell, minlength=len(open_prefixes) << digit).reshape(len(open_prefixes), -1)
+        mask = np.uint64((1 << _DIGIT) - 1)
+        cell = (place.astype(np.int64) << _DIGIT) + ((keys >> np.uint64(self.left - _DIGIT)) & mask).astype(np.int64)
+        return np.bincount(cell, minlength=len(open_prefixes) << _DIGIT).reshape(len(open_prefixes), -1)
 
     def narrow(self, counts: NDArray[np.int64]) -> Selection:
         """Fix the next digit of every wanted value from the summed counts."""
         if self.done:
             return self
-        digit = self._digit
         below = np.cumsum(counts, axis=1)
         place = np.searchsorted(np.unique(self.prefix), self.prefix)
         found = np.array(
@@ -83,9 +78,9 @@ class Selection:
         )
         before = np.where(found > 0, below[place, np.maximum(found - 1, 0)], 0)
         prefix = (
-            (self.prefix << np.uint64(digit)) | found.astype(np.uint64) if self.left < 64 else found.astype(np.uint64)
+            (self.prefix << np.uint64(_DIGIT)) | found.astype(np.uint64) if self.left < 64 else found.astype(np.uint64)
         )
-        return replace(self, prefix=prefix, rank=self.rank - before, left=self.left - digit)
+        return replace(self, prefix=prefix, rank=self.rank - before, left=self.left - _DIGIT)
 
     def values(self) -> NDArray[np.float64]:
         """The wanted values, in the order of `at`."""

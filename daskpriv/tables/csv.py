@@ -16,14 +16,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
+from numpy.typing import NDArray
 
 from daskpriv.errors import InputError
 from daskpriv.tables.files import File, opened
+from daskpriv.tables.recent import recent
 from daskpriv.tables.table import Table, check_names
+from daskpriv.tables.types import Family, family
 
 CHUNK = 8 << 20
+_LONGEST = 256 << 20
 _NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
-_LADDER = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
+_LADDER = (
+    pa.int64(),
+    pa.uint64(),
+    pa.float64(),
+    pa.bool_(),
+    pa.date32(),
+    pa.timestamp("us"),
+    pa.timestamp("us", "UTC"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,8 +71,9 @@ class CsvPiece:
         return pa.table([_cast(text.column(c), self._type(c)) for c in columns], names=list(columns))
 
     def misfits(self, columns: Sequence[str]) -> dict[str, int]:
-        """How many non-empty cells of each column do not fit its type."""
-        text = self._text(columns)
+        """How many non-empty cells of each column do not fit its type; call it before `read`, which forgets."""
+        key = (self.file, self.offset, tuple(columns))
+        text = recent(key, lambda: self._range(columns), 0).slice(self.start, self.rows)
         out = {}
         for c in columns:
             blank = _blank(text.column(c), self._type(c))
@@ -71,10 +84,14 @@ class CsvPiece:
         return self.types[self.header.index(column)]
 
     def _text(self, columns: Sequence[str]) -> pa.Table:
+        key = (self.file, self.offset, tuple(columns))
+        return recent(key, lambda: self._range(columns), self.stop).slice(self.start, self.rows)
+
+    def _range(self, columns: Sequence[str]) -> pa.Table:
         with opened(self.file, self.table, _compression(self.file)) as handle:
             handle.seek(self.offset)
             data = handle.read(self.length)
-        return _parse(data, self.header, list(columns)).slice(self.start, self.rows)
+        return _parse(data, self.header, list(columns))
 
 
 def open_csv(files: Sequence[File], name: str, like: Mapping[str, pa.DataType] | None = None) -> Table:
@@ -90,13 +107,11 @@ def open_csv(files: Sequence[File], name: str, like: Mapping[str, pa.DataType] |
     fits = {c: set.intersection(*(i.fits[c] for i in indexed)) for c in header}
     types = {c: next((t for t in _LADDER if t in fits[c]), pa.string()) for c in header}
     types = {c: pa.null() if all(i.empty[c] for i in indexed) else t for c, t in types.items()}
-    types.update(
-        {
-            c: t
-            for c, t in (like or {}).items()
-            if c in types and not (pa.types.is_integer(t) and types[c] == pa.float64())
-        }
-    )
+    for c, wanted in (like or {}).items():
+        # Numbers keep the type that holds their digits; only the width of floats must be that of the real table.
+        both = c in types and family(types[c]) is Family.NUMBER and family(wanted) is Family.NUMBER
+        if c in types and (not both or wanted == pa.float32()):
+            types[c] = wanted
     pieces = []
     for file, found in zip(files, indexed, strict=True):
         kinds = tuple(types[c] for c in found.header)
@@ -123,15 +138,40 @@ def _chunks(file: File, name: str) -> Iterator[tuple[int, bytes]]:
         offset, held = 0, b""
         while data := handle.read(CHUNK):
             held += data
-            raw = np.frombuffer(held, np.uint8)
-            quoted = np.cumsum(raw == ord('"'), dtype=np.int64) & 1
-            ends = np.flatnonzero((raw == ord("\n")) & (quoted == 0))
+            if len(held) > _LONGEST:
+                raise InputError(f"{name}: file {file.label} has a quote that is not closed; mend the file.")
+            ends = _row_ends(held)
             if len(ends):
                 cut = int(ends[-1]) + 1
                 yield offset, held[:cut]
                 offset, held = offset + cut, held[cut:]
         if held.strip():
             yield offset, held
+
+
+def _row_ends(data: bytes) -> NDArray[np.int64]:
+    """Positions of the newlines that end rows. A quote opens a cell only at the cell's first character."""
+    raw = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(raw == ord("\n"))
+    quotes = np.flatnonzero(raw == ord('"')).tolist()
+    if not quotes:
+        return ends
+    edges, inside, skip = [], False, -1
+    for at in quotes:
+        if at == skip:
+            continue
+        if not inside:
+            inside = at == 0 or data[at - 1] in b",\n\r\xbf"
+            if inside:
+                edges.append(at)
+        elif data[at + 1 : at + 2] == b'"':
+            skip = at + 1
+        else:
+            inside = False
+            edges.append(at)
+    # An odd number of edges below a newline means that it stands inside a quoted cell.
+    outside: NDArray[np.bool_] = np.searchsorted(np.asarray(edges, np.int64), ends) % 2 == 0
+    return np.asarray(ends[outside], np.int64)
 
 
 def _index(file: File, name: str) -> _Index:
@@ -172,8 +212,7 @@ def _index(file: File, name: str) -> _Index:
 
 def _header(data: bytes, file: File, name: str) -> tuple[tuple[str, ...], int]:
     data_start = 3 if data.startswith(b"\xef\xbb\xbf") else 0
-    raw = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero((raw == ord("\n")) & ((np.cumsum(raw == ord('"'), dtype=np.int64) & 1) == 0))
+    ends = _row_ends(data)
     stop = int(ends[0]) + 1 if len(ends) else len(data)
     line = data[data_start:stop]
     if not line.strip():
@@ -189,18 +228,22 @@ def _header(data: bytes, file: File, name: str) -> tuple[tuple[str, ...], int]:
         .to_pylist()[0]
         .values()
     )
+    names = tuple(n if n.strip() else f"Unnamed: {i}" for i, n in enumerate(names))
     check_names(name, names)
-    if any(_is_value(cell) for cell in names):
+    if 2 * sum(_is_value(cell) for cell in names) >= len(names):
         raise InputError(f"{name}: file {file.label} has no header line; put the column names in its first line.")
+    odd = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if odd is not None:
+        raise InputError(f"{name}: file {file.label} separates cells by {odd!r}; write it with commas.")
     return names, stop
 
 
 def _is_value(cell: str) -> bool:
-    """True for a cell that is no column name: blank, a long or broken number, a truth value, a date."""
+    """True for a cell that is hardly a column name: a long or broken number, a truth value, a date."""
     text = cell.strip()
-    if not text or (text.lstrip("-").isdigit() and len(text) > 4):
-        return True
     if text.lstrip("-").isdigit():
+        return len(text) > 4
+    if text in _NULLS:
         return False
     fits, _ = _fitting(pa.chunked_array([pa.array([text])]), set(_LADDER))
     return bool(fits)

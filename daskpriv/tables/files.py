@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import fsspec
 from fsspec.core import url_to_fs
@@ -27,7 +27,7 @@ class File:
     url: str
     size: int
     stamp: str = ""
-    partition: tuple[tuple[str, str], ...] = ()
+    partition: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def is_csv(self) -> bool:
@@ -152,9 +152,14 @@ def _is_data(path: str, root: str) -> bool:
     return not any(p.startswith((".", "_")) for p in tail.split("/") if p and "=" not in p)
 
 
-def _partition(path: str, root: str) -> tuple[tuple[str, str], ...]:
+def _partition(path: str, root: str) -> tuple[tuple[str, str | None], ...]:
     folders = path[len(root) :].split("/")[:-1] if path.startswith(root) else []
-    return tuple((k, v) for k, sep, v in (f.partition("=") for f in folders) if sep and k)
+    pairs = [f.partition("=") for f in folders]
+    return tuple((unquote(k), _hive_value(v)) for k, sep, v in pairs if sep and k)
+
+
+def _hive_value(text: str) -> str | None:
+    return None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)
 
 
 def _refuse_secrets(url: str, name: str) -> None:

@@ -64,7 +64,9 @@ def _types(like: Table | None) -> Mapping[str, pa.DataType] | None:
         elif pa.types.is_decimal(kind):
             out[field.name] = pa.float64()
         elif family(kind) is Family.NUMBER:
-            out[field.name] = pa.int64() if pa.types.is_integer(kind) else pa.float64()
+            out[field.name] = (
+                kind if kind == pa.float32() else pa.float64() if pa.types.is_floating(kind) else pa.int64()
+            )
         elif family(kind) is not Family.NOTHING:
             out[field.name] = kind
     return out

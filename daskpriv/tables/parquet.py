@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 
 from daskpriv.errors import InputError
 from daskpriv.tables.files import File, opened
+from daskpriv.tables.recent import recent
 from daskpriv.tables.table import Table, check_names
 from daskpriv.tables.types import family, short_name
 
@@ -44,37 +44,17 @@ class ParquetPiece:
         """Read the row group with exactly these columns; page checksums are verified where the file has them."""
         constants = dict(self.file.partition)
         stored = tuple(c for c in columns if c not in constants)
-        table = _RECENT.read(self, stored).slice(self.start, self.rows)
+        table = recent((self.file, self.group, stored), lambda: self._group(stored), self.stop)
+        table = table.slice(self.start, self.rows)
         for key, value in constants.items():
             if key in columns:
                 table = table.append_column(key, pa.array([value] * table.num_rows, pa.string()))
         return table.select(list(columns))
 
-
-class _Recent:
-    """The row group last read, while pieces of it are still to come.
-
-    A row group can only be decoded whole. Writers make groups of a million rows, blocks have a few thousand:
-    without this, every block would decode its group again.
-    """
-
-    def __init__(self) -> None:
-        self._held = threading.local()
-
-    def read(self, piece: ParquetPiece, columns: tuple[str, ...]) -> pa.Table:
-        """The whole row group of a piece."""
-        key = (piece.file, piece.group, columns)
-        held = getattr(self._held, "entry", None)
-        if held is None or held[0] != key:
-            with opened(piece.file, piece.table) as handle:
-                reader = pq.ParquetFile(handle, page_checksum_verification=True)
-                held = (key, reader.read_row_group(piece.group, columns=list(columns), use_threads=False))
-        last = piece.stop >= held[1].num_rows
-        self._held.entry = None if last else held
-        return held[1]
-
-
-_RECENT = _Recent()
+    def _group(self, columns: Sequence[str]) -> pa.Table:
+        with opened(self.file, self.table) as handle:
+            reader = pq.ParquetFile(handle, page_checksum_verification=True)
+            return reader.read_row_group(self.group, columns=list(columns), use_threads=False)
 
 
 def open_parquet(files: Sequence[File], name: str) -> Table:

@@ -19,7 +19,7 @@ _CAMEL_ID = re.compile(r"[a-z](Id|ID|Key|Uuid|UUID)$")
 
 def looks_like_id(name: str) -> bool:
     """True for column names such as `id`, `customer_id`, `customerId`, `uuid`."""
-    return bool(_ID_NAME.search(name) or _CAMEL_ID.search(name))
+    return bool(_ID_NAME.search(name) or _CAMEL_ID.search(name)) or name.startswith("Unnamed: ")
 
 
 def draft(
