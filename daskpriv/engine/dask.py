@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -125,20 +127,34 @@ def local_cluster(workers: int | None, threads: int | None, memory: str | None) 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     options: dict[str, Any] = {"memory_limit": memory} if memory else {}
     try:
-        cluster = LocalCluster(
-            n_workers=workers,
-            threads_per_worker=threads or 1,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-            **options,
-        )
+        with _deaf_to_interrupts():
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=threads or 1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,
+                **options,
+            )
     except (ValueError, TypeError):
         raise InputError(
             "the local cluster cannot start; check --workers, --threads and --memory-limit (such as 4GiB)."
         ) from None
     with cluster, Client(cluster) as client:
         yield client
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Worker processes started here inherit that Ctrl-C is not for them: only the client answers it, once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -150,9 +166,9 @@ def remote_cluster(address: str) -> Iterator[Client]:
         client = (
             Client(scheduler_file=address, timeout=15) if address.endswith(".json") else Client(address, timeout=15)
         )
-    except (OSError, ValueError, TimeoutError):
+    except Exception:
         raise InputError(
-            f"cluster {address!r} does not answer; check the address and that the scheduler runs."
+            f"cluster {address!r} does not answer; check the address or scheduler file and that the scheduler runs."
         ) from None
     with client:
         yield client
