@@ -16,21 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from daskpriv.engine.executor import Executor
-from daskpriv.engine.plan import layout
 from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, silent
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
 from daskpriv.gates import gates
 from daskpriv.kernels.gower import NUMBERS
-from daskpriv.metrics import Metric, metric_class
+from daskpriv.metrics import METRICS, Metric, metric_class
 from daskpriv.prepare import Columns, Prepared, Surveyed, bucketed, encode, spaces_for, survey
 from daskpriv.presets import Preset
 from daskpriv.presets import preset as preset_named
 from daskpriv.records import write_records
 from daskpriv.report.model import Report, check_writable
-from daskpriv.report.rules import Rule, parse_rules
-from daskpriv.session import executor_for, open_any, whole
+from daskpriv.report.rules import parse_rules
+from daskpriv.session import engine_for, executor_for, open_any, whole
 from daskpriv.space.gower import Missing, RangeFrom
 from daskpriv.stats.multiple import holm
 from daskpriv.tables.schema import Schema
@@ -140,7 +139,7 @@ def evaluate(
         raise InputError("internal: give an output directory for the per-record file.")
     tables = _open(train, holdout, synthetic)
     with executor_for(client) as executor:
-        engine = _engine(executor, tables, block_rows, progress or silent)
+        engine = engine_for(executor, tables, block_rows, progress or silent)
         real = tuple(t for t in tables if t != SYNTHETIC)
         surveyed = survey(engine, tables, narrowed, real, chosen.bucketed, chosen.drops_ids)
         engine.same = _same_tables(surveyed, chosen)
@@ -166,11 +165,13 @@ def evaluate(
         run,
         __version__,
     )
-    if rules:
-        report = _judged(report, rules, output)
-    if output is not None:
-        report.to_json(Path(output) / "report.json")
-        report.to_html(Path(output) / "report.html")
+    try:
+        report = report.judged_by(rules)
+    finally:
+        # A rule that names nothing must not cost the report of a long run.
+        if output is not None:
+            report.to_json(Path(output) / "report.json")
+            report.to_html(Path(output) / "report.html")
     return report
 
 
@@ -197,7 +198,7 @@ def _options(chosen: Preset, missing: str | None, range_from: str | None) -> Pre
 
 def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset) -> list[Metric]:
     if metrics in ("default", "all"):
-        names: Sequence[str | Metric] = chosen.metrics if metrics == "default" else ("dcr", "clones", "dcr_share")
+        names: Sequence[str | Metric] = chosen.metrics if metrics == "default" else tuple(METRICS)
     else:
         names = [n.strip() for n in metrics.split(",")] if isinstance(metrics, str) else _sequence(metrics)
     out: list[Metric] = [
@@ -239,29 +240,12 @@ def _open(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
     return tables
 
 
-def _engine(executor: Executor, tables: Mapping[str, Table], block_rows: int | None, listener: Listener) -> Engine:
-    block_rows = None if block_rows is None else whole(block_rows, "block_rows")
-    cut = layout({n: t.rows for n, t in tables.items()}, executor.slots, block_rows)
-    return Engine(executor, cut, listener)
-
-
 def _same_tables(surveyed: Surveyed, chosen: Preset) -> frozenset[tuple[str, str]]:
     """The paper evaluates its holdout as if it were synthetic, each row without itself."""
     found = {n: (s.fingerprint, s.rows) for n, s in surveyed.summaries.items()}
     if not chosen.bucketed or found.get(HOLDOUT) != found[SYNTHETIC]:
         return frozenset()
     return frozenset({(SYNTHETIC, HOLDOUT), (HOLDOUT, SYNTHETIC)})
-
-
-def _judged(report: Report, rules: Sequence[Rule], output: str | os.PathLike[str] | None) -> Report:
-    """Apply the rules; a rule that names nothing must not cost the report of a long run."""
-    try:
-        return report.judged_by(rules)
-    except InputError:
-        if output is not None:
-            report.to_json(Path(output) / "report.json")
-            report.to_html(Path(output) / "report.html")
-        raise
 
 
 def _same_table_warning(engine: Engine) -> list[str]:

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from daskpriv.engine.dask import Dask, lazy_columns
-from daskpriv.engine.plan import layout
-from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError
 from daskpriv.evidence import Neighbours
 from daskpriv.prepare import Columns, encode, spaces_for, survey
-from daskpriv.session import executor_for, open_any, whole
+from daskpriv.session import engine_for, executor_for, open_any, whole
 from daskpriv.space.gower import Missing, RangeFrom, SpaceOptions
 from daskpriv.tables.schema import Schema
 
@@ -105,7 +103,6 @@ def nearest_neighbours(
     ([[0.0, 0.75]], [[0, 1]])
     """
     k = whole(k, "k")
-    block_rows = None if block_rows is None else whole(block_rows, "block_rows")
     try:
         options = SpaceOptions(Missing(missing), RangeFrom.REAL)
     except ValueError:
@@ -124,9 +121,9 @@ def nearest_neighbours(
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
     narrowed = Columns(described, columns, weights=weights)
     with executor_for(client) as executor:
-        cut = layout({n: t.rows for n, t in tables.items()}, executor.slots, block_rows)
-        same = frozenset({("query", "reference")}) if exclude_self else frozenset()
-        engine = Engine(executor, cut, same=same)
+        engine = engine_for(executor, tables, block_rows)
+        if exclude_self:
+            engine.same = frozenset({("query", "reference")})
         surveyed = survey(engine, tables, narrowed, ("reference",))
         prepared = spaces_for(engine, surveyed, encode(engine, surveyed, ("query", "reference"), k), options, fit_names)
         found = engine.search([Neighbours("query", "reference", k)], prepared.blocks, prepared.spaces)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from daskpriv.engine.plan import check_memory
-from daskpriv.engine.run import Blocks, Engine, Pair, column_quantiles
+from daskpriv.engine.run import Blocks, Engine, Pair
 from daskpriv.errors import InputError
 from daskpriv.events import Warned
 from daskpriv.kernels.gower import NUMBERS
@@ -19,6 +19,7 @@ from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace, RangeFrom, SpaceOptions, fit_space
 from daskpriv.space.reading import Reading, reading
 from daskpriv.space.summary import ColumnSummary, PartSummary
+from daskpriv.stats.selection import Quantiles
 from daskpriv.tables.reconcile import differences, draft, looks_like_id
 from daskpriv.tables.schema import Column, Schema
 from daskpriv.tables.table import Table
@@ -196,48 +197,43 @@ def _misfits(by_column: Mapping[str, Mapping[str, ColumnSummary]]) -> list[str]:
     return out
 
 
+def _new_categories(
+    schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSummary]], real: Sequence[str]
+) -> Iterator[tuple[str, Column, set[Any], dict[Any, int]]]:
+    """(table, column, categories of the real tables, rows of each category that only this table holds)."""
+    for column in schema.used:
+        counted = [by_column[t][column.name].counts for t in real]
+        if any(c is None for c in counted):
+            continue
+        known = {v for c in counted for v in c or ()}
+        for table, columns in by_column.items():
+            new = {v: n for v, n in (columns[column.name].counts or {}).items() if v not in known}
+            if new and table not in real:
+                yield table, column, known, new
+
+
 def _unseen(
     schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSummary]], real: Sequence[str]
 ) -> list[dict[str, str]]:
     out = []
-    for column in schema.used:
-        known: set[Any] = set()
-        if any(by_column[t][column.name].counts is None for t in real):
-            continue
-        for table in real:
-            known |= set(by_column[table][column.name].counts or ())
-        for table, columns in by_column.items():
-            counts = columns[column.name].counts
-            if table in real or not counts or column.kind not in CATEGORICAL:
-                continue
-            new = [v for v in counts if v not in known]
-            if new:
-                rows = sum(counts[v] for v in new)
-                what = f"{len(new)} categories in {rows} rows that no real table has; they match nothing there"
-                out.append({"table": table, "column": column.name, "what": what})
+    for table, column, _, new in _new_categories(schema, by_column, real):
+        if column.kind in CATEGORICAL:
+            what = f"{len(new)} categories in {sum(new.values())} rows that no real table has; they match nothing there"
+            out.append({"table": table, "column": column.name, "what": what})
     return out
 
 
 def _lookalikes(schema: Schema, by_column: Mapping[str, Mapping[str, ColumnSummary]], real: Sequence[str]) -> list[str]:
     """Categories that differ from a real one only by case, blanks or Unicode form: most likely a mistake."""
     out = []
-    for column in schema.used:
-        known = {v for t in real for v in (by_column[t][column.name].counts or ()) if isinstance(v, str)}
-        forms = {_form(v) for v in known}
-        for table, columns in by_column.items():
-            if table in real:
-                continue
-            near = [
-                v
-                for v in (columns[column.name].counts or ())
-                if isinstance(v, str) and v not in known and _form(v) in forms
-            ]
-            if near:
-                out.append(
-                    f"{table}: column {column.name!r}: {len(near)} categories differ from a real one only "
-                    "by case, blanks or "
-                    "Unicode form and never match; clean them if that is not meant."
-                )
+    for table, column, known, new in _new_categories(schema, by_column, real):
+        forms = {_form(v) for v in known if isinstance(v, str)}
+        near = sum(isinstance(v, str) and _form(v) in forms for v in new)
+        if near:
+            out.append(
+                f"{table}: column {column.name!r}: {near} categories differ from a real one only by case, blanks or "
+                "Unicode form and never match; clean them if that is not meant."
+            )
     return out
 
 
@@ -287,11 +283,11 @@ def _quantiles(
     pool: Sequence[str],
     probabilities: Sequence[float],
 ) -> dict[int, list[float]]:
-    counts = {
-        c.name: sum(surveyed.by_column[t][c.name].rows - surveyed.by_column[t][c.name].nulls for t in pool)
-        for c in surveyed.encoding.columns
-    }
-    wanted = column_quantiles(surveyed.encoding, counts, probabilities)
+    wanted = {}
+    for c in surveyed.encoding.columns:
+        if c.group == NUMBERS:
+            held = [surveyed.summaries[t].columns[c.name] for t in pool]
+            wanted[c.index] = Quantiles(tuple(probabilities), sum(s.rows - s.nulls for s in held))
     return engine.quantiles([blocks[t] for t in pool], wanted)
 
 

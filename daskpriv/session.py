@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from daskpriv.engine.dask import Dask, active_client, from_dask, is_dask_frame, outside_the_slot
 from daskpriv.engine.executor import Executor, Threads
+from daskpriv.engine.plan import layout
+from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError
+from daskpriv.events import Listener, silent
 from daskpriv.tables.open import open_table
 from daskpriv.tables.table import Table
 
@@ -26,6 +29,15 @@ def executor_for(client: Any = None) -> Iterator[Executor]:
             yield executor
     finally:
         executor.close()
+
+
+def engine_for(
+    executor: Executor, tables: Mapping[str, Table], block_rows: Any = None, listener: Listener = silent
+) -> Engine:
+    """An engine whose layout fits these tables; `block_rows` is the caller's wish, if any."""
+    asked = None if block_rows is None else whole(block_rows, "block_rows")
+    cut = layout({name: table.rows for name, table in tables.items()}, executor.slots, asked)
+    return Engine(executor, cut, listener)
 
 
 def whole(value: Any, name: str, least: int = 1) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from daskpriv.engine.plan import layout
-from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError
 from daskpriv.prepare import Columns, Surveyed, survey
-from daskpriv.session import executor_for, open_any
+from daskpriv.session import engine_for, executor_for, open_any
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.table import Table
 
@@ -22,8 +20,7 @@ def _survey(paths: tuple[str, ...], schema: Schema | None) -> Surveyed:
         if tables[name].rows == 0:
             raise InputError(f"{name}: 0 row(s), a schema needs at least 1.")
     with executor_for() as executor:
-        engine = Engine(executor, layout({n: t.rows for n, t in tables.items()}, executor.slots))
-        return survey(engine, tables, Columns(schema), tuple(tables))
+        return survey(engine_for(executor, tables), tables, Columns(schema), tuple(tables))
 
 
 @click.group("schema")

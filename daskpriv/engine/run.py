@@ -10,15 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from daskpriv.engine import tasks
 from daskpriv.engine.executor import Executor, Handle
 from daskpriv.engine.plan import Layout, groups
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, StageStarted, TaskDone, silent
-from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Facts, Neighbours, NeighbourTable, Request, Role
-from daskpriv.kernels.gower import NUMBERS
+from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Facts, Neighbours, Request, Role
 from daskpriv.protocol import Metric, Result
 from daskpriv.space.buckets import Buckets
 from daskpriv.space.encoding import Encoding
@@ -176,9 +173,8 @@ class Engine:
         widest: dict[Pair, int] = {}
         for r in requests:
             widest[r.query, r.reference] = max(r.k, widest.get((r.query, r.reference), 0))
-        scans = [self._scan(pair, k, blocks, spaces) for pair, k in widest.items()]
-        self._run("search", [h for s in scans for row in s.rows for h in row], [n for s in scans for n in s.pairs])
-        return self._merge("search", dict(zip(widest, scans, strict=True)), tasks.merge_tables)
+        scans = {pair: self._scan(pair, k, blocks, spaces) for pair, k in widest.items()}
+        return self._finish("search", scans, tasks.merge_tables)
 
     def _same(self, pair: Pair) -> bool:
         return pair[0] == pair[1] or pair in self.same
@@ -214,8 +210,11 @@ class Engine:
             scan.rows.append(row)
         return scan
 
-    def _merge(self, name: str, scans: Mapping[Any, _Scan], fn: Callable[..., Any]) -> dict[Any, list[Handle]]:
-        """Tree-merge what the groups of reference blocks found for each query block."""
+    def _finish(self, name: str, scans: Mapping[Any, _Scan], fn: Callable[..., Any]) -> dict[Any, list[Handle]]:
+        """Wait for scans, then tree-merge what the groups of reference blocks found for each query block."""
+        if scans:
+            handles = [h for s in scans.values() for row in s.rows for h in row]
+            self._run(name, handles, [n for s in scans.values() for n in s.pairs])
         merged = {key: [self._tree(f"merge-{name}", row, fn) for row in scan.rows] for key, scan in scans.items()}
         late = [h for key, scan in scans.items() for h, row in zip(merged[key], scan.rows, strict=True) if len(row) > 1]
         if late:
@@ -234,13 +233,7 @@ class Engine:
             r: self._scan((r.query, r.reference), 1, blocks, spaces, found[r.query, r.than])
             for r in sorted(set(requests))
         }
-        if scans:
-            self._run(
-                "count",
-                [h for s in scans.values() for row in s.rows for h in row],
-                [n for s in scans.values() for n in s.pairs],
-            )
-        return self._merge("count", scans, tasks.add_closer)
+        return self._finish("count", scans, tasks.add_closer)
 
     def credits(
         self,
@@ -332,21 +325,3 @@ class Engine:
 
 def _add(a: Any, b: Any) -> Any:
     return a + b
-
-
-def column_quantiles(
-    encoding: Encoding, counts: Mapping[str, int], probabilities: Sequence[float]
-) -> dict[int, Quantiles]:
-    """The quantiles wanted of every number column, given how many values each has."""
-    return {c.index: Quantiles(tuple(probabilities), counts[c.name]) for c in encoding.columns if c.group == NUMBERS}
-
-
-def as_records(tables: Mapping[str, NeighbourTable]) -> dict[str, np.ndarray[Any, Any]]:
-    """Per-row columns of one query block: distances, neighbour ids, ties; no cell values."""
-    first = next(iter(tables.values()))
-    out: dict[str, np.ndarray[Any, Any]] = {"row": first.query}
-    for name, table in tables.items():
-        out[f"distance_{name}"] = table.nearest
-        out[f"nearest_{name}_row"] = table.row[:, 0]
-        out[f"ties_{name}"] = table.ties
-    return out

@@ -108,9 +108,10 @@ class DcrShare:
         train, holdout = evidence.table(_TO_TRAIN), evidence.table(_TO_HOLDOUT)
         a, b = train.nearest, holdout.nearest
         credit = fractional_credit(a, train.ties, b, holdout.ties, _pi(state))
-        balanced = half_credit(a, b)
         larger = _larger(state)
-        if larger is not None:
+        if larger is None:
+            balanced = half_credit(a, b)
+        else:
             closer = evidence.closer[larger]
             balanced = thinned_credit(closer.closer, closer.equal, state.rows, larger.reference == TRAIN)
         return Tally(

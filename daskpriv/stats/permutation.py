@@ -72,8 +72,8 @@ def share_law(
     expected = Fraction(n_first, n)
     observed = (held + expected * (whole - mass)) / whole
     # Shares of a credit among more than 20 rows are rounded: differences of that size are no differences.
-    rounding = min(n, _ROUNDING)
-    if n < 2 or int(credit.max()) - int(credit[rows > 0].min()) <= rounding < whole:
+    rounding = min(n, _ROUNDING) if whole > _ROUNDING else 0
+    if n < 2 or int(credit.max()) - int(credit[rows > 0].min()) <= rounding:
         return ShareLaw(float(expected), 0.0, float(observed), 1.0, "nothing varies")
     spread = Fraction(square) - Fraction(mass * mass, n)
     variance = expected * (1 - expected) * Fraction(n, n - 1) * spread / Fraction(whole) ** 2
@@ -85,5 +85,5 @@ def share_law(
     drawn = generator.multivariate_hypergeometric(rows, n_first, size=draws, method="marginals")
     # Equality must count: compare exact integers, so that no rounding decides.
     mass_drawn = drawn.astype(object) @ credit.astype(object) if mass >= 2**62 else drawn @ credit
-    p = (1 + int(np.count_nonzero(mass_drawn >= held - (rounding if whole > rounding else 0)))) / (draws + 1)
+    p = (1 + int(np.count_nonzero(mass_drawn >= held - rounding))) / (draws + 1)
     return ShareLaw(float(expected), float(variance), float(observed), p, f"permutation of labels, {draws} draws")

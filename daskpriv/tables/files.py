@@ -90,9 +90,8 @@ def _find(url: str, name: str) -> list[File]:
     except (ImportError, ValueError) as error:
         hint = " (a package is missing)" if isinstance(error, ImportError) else ""
         raise InputError(
-            f"{name}: no file system for {shown(url)!r}{hint}; install what it needs, such as "
-            "daskpriv[s3], daskpriv[gcs] "
-            "or daskpriv[azure]."
+            f"{name}: no file system for {shown(url)!r}{hint}; install what it needs, such as daskpriv[s3], "
+            "daskpriv[gcs] or daskpriv[azure]."
         ) from None
     if "\x00" in url:
         raise InputError(f"{name}: the path holds a NUL character; check it.")
