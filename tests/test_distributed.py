@@ -19,7 +19,7 @@ from distributed import Client
 
 import daskpriv
 from daskpriv.engine.executor import Serial, Threads
-from daskpriv.engine.plan import Layout, groups, layout
+from daskpriv.engine.plan import Layout, groups, layout, slices
 from daskpriv.engine.run import Engine
 from daskpriv.errors import PlanError
 from daskpriv.prepare import Columns, survey
@@ -175,18 +175,23 @@ def test_a_large_row_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.M
     assert reads == [0, 1]
 
 
-def test_groups_cover_every_block_once() -> None:
+def test_groups_cover_every_part_with_rows_once() -> None:
     cut = Layout(10, 25)
-    assert groups([10, 10, 10, 10, 3], cut) == [[0, 1], [2, 3, 4]]
+    assert groups([10, 10, 10, 0, 10, 3], cut) == [[0, 1], [2, 4, 5]]
     assert groups([100], cut) == [[0]]
+
+
+def test_slices_cover_every_row_once_and_take_seconds() -> None:
+    assert slices(10_000, 0.0) == [(0, 10_000)]
+    assert slices(10_000, 1e-3) == [(0, 2000), (2000, 4000), (4000, 6000), (6000, 8000), (8000, 10_000)]
+    assert slices(100, 1.0) == [(0, 100)]
 
 
 @pytest.mark.parametrize(("rows", "slots"), [(100, 2), (50_000, 2), (10**7, 16), (10**9, 4000)])
 def test_the_graph_stays_small(rows: int, slots: int) -> None:
     cut = layout({"train": rows, "synthetic": rows}, slots)
-    blocks = -(-rows // cut.block_rows)
-    tasks = blocks * len(groups([cut.block_rows] * blocks, cut)) if blocks < 5000 else 0
-    assert tasks <= 25_000
+    assert -(-rows // cut.block_rows) <= 20_000
+    assert cut.parts(rows, slots) <= max(rows // 100_000, 1)
 
 
 def test_what_does_not_fit_is_refused_before_it_runs(

@@ -1,22 +1,25 @@
-"""How the work is cut: rows per block and blocks per task. No choice here changes a bit of any result."""
+"""How the work is cut: rows per block, per part of an index and per task. No choice here changes any result."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from daskpriv.errors import PlanError
 from daskpriv.evidence import Role
 
-SMALLEST, LARGEST = 1024, 16_384
-_TASK_PAIRS = 250_000_000
-_MOST_TASKS = 20_000
-_LARGEST_GROUP = 65_536
+SMALLEST, LARGEST = 1024, 65_536
+_MOST_BLOCKS = 20_000
+_LARGEST_PART, _SMALLEST_PART = 2_000_000, 100_000
+_LARGEST_GROUP = 2**40
+_TASK_SECONDS = 2.0
+_INDEX_SHARE = 0.4  # of a worker's memory, for the reference rows that one search task holds
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Rows per block, and how many reference rows one search task compares its query block with."""
+    """Rows per block, and how many reference rows the indexes that one search task holds may stand for."""
 
     block_rows: int
     group_rows: int
@@ -25,25 +28,43 @@ class Layout:
         if self.block_rows < 1 or self.group_rows < 1:
             raise PlanError("block_rows must be at least 1.")
 
+    def parts(self, rows: int, slots: int) -> int:
+        """Parts of a reference of so many rows: enough to build them side by side, few enough to search fast.
+
+        Every query row looks at the outermost box of every part, which costs about 0.1 microseconds.
+        """
+        side_by_side = min(slots, rows // _SMALLEST_PART)
+        return max(-(-rows // min(self.group_rows, _LARGEST_PART)), side_by_side, 1)
+
 
 def layout(rows: Mapping[Role, int], slots: int, block_rows: int | None = None) -> Layout:
     """Cut tables of these sizes for `slots` concurrent tasks.
 
-    Blocks are small enough to keep every slot busy and large enough to keep the number of tasks per search
-    below 20 000, so that the graph stays small against Dask's millisecond per task.
+    Blocks are small enough to keep every slot busy and large enough to keep the graph small against Dask's
+    millisecond per task: the number of tasks of a search is linear in the number of blocks.
     """
     most = max(rows.values())
     if block_rows is None:
         block_rows = min(max(-(-most // (4 * slots)), SMALLEST), LARGEST)
-        block_rows = max(block_rows, int(most / _MOST_TASKS**0.5))
-    return Layout(block_rows, max(min(_TASK_PAIRS // block_rows, _LARGEST_GROUP), block_rows))
+        block_rows = max(block_rows, -(-most // _MOST_BLOCKS))
+    return Layout(block_rows, _LARGEST_GROUP)
+
+
+def within_memory(layout: Layout, row_bytes: int, memory_per_slot: int | None) -> Layout:
+    """The layout with groups that fit the memory of a worker."""
+    if memory_per_slot is None:
+        return layout
+    fits = int(memory_per_slot * _INDEX_SHARE) // index_row_bytes(row_bytes)
+    return Layout(layout.block_rows, max(min(layout.group_rows, fits), 1))
 
 
 def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
-    """Consecutive reference blocks that one task visits together, by their positions."""
+    """Consecutive parts that one task holds together, by their positions; empty ones are left out."""
     out: list[list[int]] = []
     held = 0
     for place, size in enumerate(sizes):
+        if size == 0:
+            continue
         if not out or held + size > layout.group_rows:
             out.append([])
             held = 0
@@ -52,15 +73,23 @@ def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
     return out
 
 
+def slices(rows: int, seconds_per_row: float) -> list[tuple[int, int]]:
+    """Cut the rows of a query block into search tasks of about two seconds."""
+    step = rows if seconds_per_row <= 0 else min(max(int(_TASK_SECONDS / seconds_per_row), 256), rows)
+    count = -(-rows // step)
+    edges = [rows * i // count for i in range(count + 1)]
+    return list(itertools.pairwise(edges))
+
+
 def check_memory(layout: Layout, rows: int, row_bytes: int, k: int, memory_per_slot: int | None) -> None:
     """Refuse a search task that cannot fit before anything runs; `rows` is the size of the largest table."""
     if memory_per_slot is None:
         return
-    need = _need(layout.block_rows, layout.group_rows, rows, row_bytes, k)
+    need = _need(layout.block_rows, rows, row_bytes, k)
     if need <= memory_per_slot:
         return
     fits = min(layout.block_rows, rows)
-    while fits > 1 and _need(fits, min(layout.group_rows, _LARGEST_GROUP), rows, row_bytes, k) > memory_per_slot:
+    while fits > 1 and _need(fits, rows, row_bytes, k) > memory_per_slot:
         fits //= 2
     raise PlanError(
         f"a search task needs {need:,} bytes but a worker thread has {memory_per_slot:,}; "
@@ -68,7 +97,12 @@ def check_memory(layout: Layout, rows: int, row_bytes: int, k: int, memory_per_s
     )
 
 
-def _need(block_rows: int, group_rows: int, rows: int, row_bytes: int, k: int) -> int:
-    """Bytes of a task: its query block, its reference group and the merged lists of the query block."""
-    query, reference = min(block_rows, rows), min(max(group_rows, block_rows), rows)
-    return (query + reference) * row_bytes * 2 + query * (16 * k + 8) * 3
+def index_row_bytes(row_bytes: int) -> int:
+    """Bytes of one indexed row: 64 bits per column, codes, boxes and ids; `row_bytes` are those of an encoded row."""
+    return 2 * row_bytes + 48
+
+
+def _need(block_rows: int, rows: int, row_bytes: int, k: int) -> int:
+    """Bytes of a task: query rows (encoded, packed, in search order, coded), lists, and as many indexed rows."""
+    query = min(block_rows, rows)
+    return query * (row_bytes + 5 * row_bytes + 3 * (16 * k + 8)) + min(query, rows) * index_row_bytes(row_bytes)

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from daskpriv.engine import tasks
 from daskpriv.engine.executor import Executor, Handle
-from daskpriv.engine.plan import Layout, groups
+from daskpriv.engine.plan import SMALLEST, Layout, groups, slices, within_memory
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, StageStarted, TaskDone, silent
 from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Facts, Neighbours, Request, Role
@@ -20,6 +22,8 @@ from daskpriv.protocol import Metric, Result
 from daskpriv.space.buckets import Buckets
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace
+from daskpriv.space.guide import Guide
+from daskpriv.space.packed import slots
 from daskpriv.space.reading import Reading
 from daskpriv.space.summary import PartSummary, summarise
 from daskpriv.stats.selection import Quantiles, Selection
@@ -44,12 +48,39 @@ class Blocks:
         return sum(self.sizes)
 
 
+@dataclass(eq=False)
+class Reference:
+    """A reference table as searches need it.
+
+    Attributes
+    ----------
+    guide : Guide
+    shared : handle of the guide
+    parts : handles of the indexes, one per part; None where no row belongs to it
+    groups : positions of the parts that one task holds together
+    sizes : rows of each part
+    """
+
+    guide: Guide
+    shared: Handle
+    parts: list[Handle | None]
+    groups: list[list[int]]
+    sizes: list[int]
+    ready: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return sum(self.sizes)
+
+
 @dataclass(frozen=True)
 class _Scan:
-    """Handles of one direction, per query block and group of reference blocks, and the pairs each stands for."""
+    """The search tasks of one direction and the pairs each stands for; per query block, what is to be merged."""
 
     rows: list[list[Handle]]
     pairs: list[int]
+    started: list[Handle] = field(default_factory=list)
 
 
 @dataclass
@@ -69,6 +100,7 @@ class Engine:
     pairs: int = field(default=0, init=False)
     tasks: int = field(default=0, init=False)
     _sent: dict[str, list[tuple[int, Any]]] = field(default_factory=dict, init=False)
+    _indexed: dict[Any, Reference] = field(default_factory=dict, init=False)
 
     # ---- plumbing
 
@@ -173,50 +205,109 @@ class Engine:
         widest: dict[Pair, int] = {}
         for r in requests:
             widest[r.query, r.reference] = max(r.k, widest.get((r.query, r.reference), 0))
-        scans = {pair: self._scan(pair, k, blocks, spaces) for pair, k in widest.items()}
+        indexed = {pair: self.index(blocks[pair[1]], spaces[pair]) for pair in widest}
+        self._await_indexes(indexed.values())
+        scans = {pair: self._scan(pair, k, blocks[pair[0]], indexed[pair]) for pair, k in widest.items()}
         return self._finish("search", scans, tasks.merge_tables)
+
+    def index(self, blocks: Blocks, space: GowerSpace) -> Reference:
+        """Index a reference table once for all searches in this space; the parts stay on the workers."""
+        key = (blocks, space.digest)
+        if key not in self._indexed:
+            self._indexed[key] = self._build_index(blocks, space)
+        return self._indexed[key]
+
+    def _build_index(self, blocks: Blocks, space: GowerSpace) -> Reference:
+        submit, role = self.executor.submit, blocks.role
+        shared_space = self._share(space)
+        extents = [submit(f"extent-{role}", tasks.extent, h, shared_space) for h in blocks.handles]
+        extent = self._fetch(f"measure {role}", self._tree(f"extent-{role}", extents, _add))
+        layout = within_memory(self.layout, 8 * (slots(space.measure) + 1), self.executor.memory_per_slot)
+        guide = Guide.fit(space, extent, layout.parts(blocks.rows, self.executor.slots))
+        shared = self._share(guide)
+        if guide.parts == 1:
+            handle = submit(f"index-{role}", tasks.index_blocks, shared, list(blocks.handles))
+            return Reference(guide, shared, [handle], [[0]], [blocks.rows])
+        scattered = [submit(f"scatter-{role}", tasks.scatter, h, shared) for h in blocks.handles]
+        counted = self._tree(f"sizes-{role}", [submit(f"sizes-{role}", tasks.sizes, h) for h in scattered], _add)
+        sizes = [int(n) for n in self._fetch(f"sort {role}", counted)]
+        parts: list[Handle | None] = [None] * guide.parts
+        for part in np.flatnonzero(sizes):
+            pieces = [submit(f"piece-{role}", tasks.pick, h, int(part)) for h in scattered]
+            parts[part] = submit(f"index-{role}", tasks.index_pieces, shared, int(part), pieces)
+        return Reference(guide, shared, parts, groups(sizes, layout), sizes)
+
+    def _await_indexes(self, indexed: Iterable[Reference]) -> None:
+        new = [h for r in {id(r): r for r in indexed}.values() if not r.ready for h in r.parts if h is not None]
+        if new:
+            self._run("index", new)
+        for r in indexed:
+            r.ready = True
 
     def _same(self, pair: Pair) -> bool:
         return pair[0] == pair[1] or pair in self.same
 
-    def _scan(
-        self,
-        pair: Pair,
-        k: int,
-        blocks: Mapping[Role, Blocks],
-        spaces: Mapping[Pair, GowerSpace],
-        threshold: Sequence[Handle] | None = None,
-    ) -> _Scan:
-        """Start every query block against every group of reference blocks: a search, or a count below `threshold`."""
-        query, reference = blocks[pair[0]], blocks[pair[1]]
-        bunches = groups(reference.sizes, self.layout)
-        space = self._share(spaces[pair])
+    def _scan(self, pair: Pair, k: int, query: Blocks, reference: Reference) -> _Scan:
+        """Start the search of every query block: one task per slice when all parts can be held, else two rounds."""
+        name = f"search-{pair[0]}-x-{pair[1]}"
+        if len(reference.groups) > 1:
+            return self._scan_groups(name, pair, k, query, reference)
+        parts = [reference.parts[p] for p in reference.groups[0]]
+        fixed = (k, reference.shared, parts, self._same(pair))
+        pace = self._pace(query, fixed)
         scan = _Scan([], [])
-        for place, size in enumerate(query.sizes):
-            row = []
-            for bunch in bunches:
-                refs = [reference.handles[i] for i in bunch]
-                common = (refs, space, self._same(pair))
-                if threshold is None:
-                    handle = self.executor.submit(
-                        f"search-{pair[0]}-x-{pair[1]}", tasks.search, query.handles[place], k, *common
-                    )
-                else:
-                    handle = self.executor.submit(
-                        f"count-{pair[0]}-x-{pair[1]}", tasks.closer, query.handles[place], threshold[place], *common
-                    )
-                row.append(handle)
-                scan.pairs.append(size * sum(reference.sizes[i] for i in bunch))
-            scan.rows.append(row)
+        for handle, size in zip(query.handles, query.sizes, strict=True):
+            cut = slices(size, pace)
+            found = [self.executor.submit(name, tasks.search, handle, rows, *fixed) for rows in cut]
+            scan.pairs.extend((b - a) * reference.rows for a, b in cut)
+            scan.started.extend(found)
+            scan.rows.append(found if len(found) == 1 else [self.executor.submit("join", tasks.joined_tables, found)])
+        return scan
+
+    def _pace(self, query: Blocks, fixed: tuple[Any, ...]) -> float:
+        """Seconds per query row, measured on a few rows when there are many: how long a task takes is in the data."""
+        if max(query.sizes) <= SMALLEST:
+            return 0.0
+        place = query.sizes.index(max(query.sizes))
+        pace: float = self._fetch("pilot", self.executor.submit("pilot", tasks.pilot, query.handles[place], *fixed))
+        return pace
+
+    def _scan_groups(self, name: str, pair: Pair, k: int, query: Blocks, reference: Reference) -> _Scan:
+        """Two rounds, for references of which a worker can hold only some parts.
+
+        First every query row searches where it belongs; then, with the distances found there, everywhere else. The
+        pairs of query blocks and parts that have no row to search in the first round are left out.
+        """
+        submit = self.executor.submit
+        homes = [submit("belonging", tasks.belonging, h, reference.shared) for h in query.handles]
+        self._run("belonging", homes)
+        counts = self.executor.gather(homes)
+        scan = _Scan([], [])
+        for handle, size, count in zip(query.handles, query.sizes, counts, strict=True):
+            fixed = (k, reference.shared)
+            first, second = [], []
+            for group in reference.groups:
+                parts = [reference.parts[p] for p in group]
+                if sum(count[p] for p in group):
+                    first.append(submit(name, tasks.search, handle, (0, size), *fixed, parts, self._same(pair)))
+            home = self._tree(f"merge-{name}", first, tasks.merge_tables)
+            for group in reference.groups:
+                parts = [reference.parts[p] for p in group]
+                if sum(count[p] for p in group) < size:
+                    second.append(submit(name, tasks.search, handle, (0, size), *fixed, parts, self._same(pair), home))
+            scan.started.extend([*first, *second])
+            scan.pairs.extend([size * reference.rows] + [0] * (len(first) + len(second) - 1))
+            scan.rows.append([home, *second])
         return scan
 
     def _finish(self, name: str, scans: Mapping[Any, _Scan], fn: Callable[..., Any]) -> dict[Any, list[Handle]]:
-        """Wait for scans, then tree-merge what the groups of reference blocks found for each query block."""
+        """Wait for scans, then tree-merge what was found for each query block."""
         if scans:
-            handles = [h for s in scans.values() for row in s.rows for h in row]
+            handles = [h for s in scans.values() for h in s.started]
             self._run(name, handles, [n for s in scans.values() for n in s.pairs])
         merged = {key: [self._tree(f"merge-{name}", row, fn) for row in scan.rows] for key, scan in scans.items()}
-        late = [h for key, scan in scans.items() for h, row in zip(merged[key], scan.rows, strict=True) if len(row) > 1]
+        started = {id(h) for s in scans.values() for h in s.started}
+        late = [h for handles in merged.values() for h in handles if id(h) not in started]
         if late:
             self._run(f"merge {name}", late)
         return merged
@@ -229,10 +320,29 @@ class Engine:
         found: Mapping[Pair, list[Handle]],
     ) -> dict[CloserCounts, list[Handle]]:
         """Answers to `CloserCounts`, one handle per query block."""
-        scans = {
-            r: self._scan((r.query, r.reference), 1, blocks, spaces, found[r.query, r.than])
-            for r in sorted(set(requests))
-        }
+        scans = {}
+        for r in sorted(set(requests)):
+            pair, query = (r.query, r.reference), blocks[r.query]
+            reference = self.index(blocks[r.reference], spaces[pair])
+            scan = scans[r] = _Scan([], [])
+            for place, size in enumerate(query.sizes):
+                row = []
+                for group in reference.groups:
+                    parts = [reference.parts[p] for p in group]
+                    row.append(
+                        self.executor.submit(
+                            f"count-{pair[0]}-x-{pair[1]}",
+                            tasks.closer,
+                            query.handles[place],
+                            found[r.query, r.than][place],
+                            reference.shared,
+                            parts,
+                            self._same(pair),
+                        )
+                    )
+                    scan.pairs.append(size * sum(reference.sizes[p] for p in group))
+                scan.started.extend(row)
+                scan.rows.append(row)
         return self._finish("count", scans, tasks.add_closer)
 
     def credits(
@@ -249,21 +359,20 @@ class Engine:
         totals = []
         for side, pair in enumerate(sides):
             parts = [self.executor.submit("credits", tasks.pick, h, side) for h in listed]
-            reference, space = blocks[pair[1]], self._share(spaces[pair])
+            reference = self.index(blocks[pair[1]], spaces[pair])
             for place, (a, b) in enumerate(lists):
-                for bunch in groups(reference.sizes, self.layout):
-                    refs = [reference.handles[i] for i in bunch]
-                    query = blocks[pair[0]].handles[place]
+                for group in reference.groups:
+                    held = [reference.parts[p] for p in group]
                     parts.append(
                         self.executor.submit(
                             f"credits-{pair[1]}",
                             tasks.searched_credits,
-                            query,
+                            blocks[pair[0]].handles[place],
                             a,
                             b,
                             side == 0,
-                            refs,
-                            space,
+                            reference.shared,
+                            held,
                             self._same(pair),
                         )
                     )

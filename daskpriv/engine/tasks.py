@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,16 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.evidence import CloserCounts, CloserTable, CreditLaw, Evidence, Neighbours, NeighbourTable, Role
-from daskpriv.kernels import gower
+from daskpriv.kernels.gower import Cells
 from daskpriv.kernels.topk import merge
 from daskpriv.protocol import Metric
 from daskpriv.space.block import Block
 from daskpriv.space.buckets import Buckets
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace, rank_of
+from daskpriv.space.guide import Extent, Guide
+from daskpriv.space.index import Index
+from daskpriv.space.packed import packed
+from daskpriv.space.searching import compare, nearest
 from daskpriv.stats.selection import Selection
 from daskpriv.tables.table import Part
 
+_PILOT = 256
 Sparse = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -76,20 +82,69 @@ def _sum_by_key(a: Any, b: Any) -> Any:
     return keys, sums
 
 
-def search(query: Block, k: int, references: Sequence[Block], space: GowerSpace, same: bool) -> NeighbourTable:
-    """The k nearest rows of all `references` for every row of a query block.
+def extent(block: Block, space: GowerSpace) -> Extent:
+    """What an index needs to know of a block beforehand."""
+    return Extent.of(space, block)
 
-    Thresholds carry over from block to block, so that later blocks are pruned by what earlier ones found.
+
+def scatter(block: Block, guide: Guide) -> list[Cells]:
+    """The rows of a block, part by part."""
+    return guide.scatter(block)
+
+
+def sizes(pieces: Sequence[Cells]) -> NDArray[np.int64]:
+    """Rows of each piece."""
+    return np.array([len(p.row) for p in pieces])
+
+
+def index_blocks(guide: Guide, blocks: Sequence[Block]) -> Index:
+    """One index of whole blocks."""
+    return Index.build(guide, 0, [packed(guide.space, b) for b in blocks])
+
+
+def index_pieces(guide: Guide, part: int, pieces: Sequence[Cells]) -> Index:
+    """One index of the rows of one part."""
+    return Index.build(guide, part, pieces)
+
+
+def search(
+    query: Block,
+    rows: tuple[int, int],
+    k: int,
+    guide: Guide,
+    parts: Sequence[Index],
+    same: bool,
+    home: NeighbourTable | None = None,
+) -> NeighbourTable:
+    """The k nearest rows among all `parts` for the rows [start, stop) of a query block.
+
+    When only some parts are held, only of rows that belong to one of them; and of the others, once `home` tells what
+    each row found where it belongs.
     """
-    n = len(query)
-    distance = np.full((n, k), np.inf)
-    row = np.full((n, k), -1, np.int64)
-    ties = np.zeros(n, np.int64)
-    q = space.view(query)
-    for reference in references:
-        r = space.view(reference)
-        gower.topk(q.arrays, q.low_bytes, r.arrays, r.low_columns, space.measure, space.unit, same, distance, row, ties)
-    return NeighbourTable(query.row, distance, row, ties)
+    some = query.slice(*rows)
+    enough = None if home is None else home.distance[:, -1]
+    return NeighbourTable(some.row, *nearest(guide, parts, some, same, k, enough))
+
+
+def pilot(query: Block, k: int, guide: Guide, parts: Sequence[Index], same: bool) -> float:
+    """Seconds that a search takes per query row, from a few rows."""
+    some = query.take(np.linspace(0, len(query) - 1, min(len(query), _PILOT)).astype(np.int64))
+    nearest(guide, parts, some.slice(0, 1), same, k)
+    begun = time.thread_time()
+    nearest(guide, parts, some, same, k)
+    return (time.thread_time() - begun) / len(some)
+
+
+def belonging(query: Block, guide: Guide) -> NDArray[np.int64]:
+    """How many rows of a block belong to each part, int64 (parts,)."""
+    coded = guide.encode(packed(guide.space, query))
+    return np.bincount(guide.part_of(coded), minlength=guide.parts)
+
+
+def joined_tables(tables: Sequence[NeighbourTable]) -> NeighbourTable:
+    """The lists of a query block from those of its slices."""
+    fields = ("query", "distance", "row", "ties")
+    return NeighbourTable(*(np.concatenate([getattr(t, f) for t in tables]) for f in fields))
 
 
 def merge_tables(a: NeighbourTable, b: NeighbourTable) -> NeighbourTable:
@@ -97,53 +152,15 @@ def merge_tables(a: NeighbourTable, b: NeighbourTable) -> NeighbourTable:
     return NeighbourTable(a.query, *merge((a.distance, a.row, a.ties), (b.distance, b.row, b.ties)))
 
 
-def closer(
-    query: Block, threshold: NeighbourTable, references: Sequence[Block], space: GowerSpace, same: bool
-) -> CloserTable:
+def closer(query: Block, threshold: NeighbourTable, guide: Guide, parts: Sequence[Index], same: bool) -> CloserTable:
     """How many reference rows lie closer than, and exactly at, the nearest distance of `threshold`."""
-    n = len(query)
-    below, equal = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    _compare(query, references, space, same, threshold.nearest, np.zeros(n, np.int64), below, equal)
+    below, equal, _ = compare(guide, parts, query, same, threshold.nearest, np.zeros(len(query), np.int64))
     return CloserTable(query.row, below, equal)
 
 
 def add_closer(a: CloserTable, b: CloserTable) -> CloserTable:
     """Add the counts of one query block over disjoint references."""
     return CloserTable(a.query, a.closer + b.closer, a.equal + b.equal)
-
-
-def _compare(
-    query: Block,
-    references: Sequence[Block],
-    space: GowerSpace,
-    same: bool,
-    threshold: NDArray[np.float64],
-    share: NDArray[np.int64],
-    below: NDArray[np.int64],
-    equal: NDArray[np.int64],
-) -> list[Sparse]:
-    q = space.view(query)
-    out = []
-    for reference in references:
-        r = space.view(reference)
-        credit = np.zeros(len(r), np.int64)
-        gower.compare(
-            q.arrays,
-            q.low_bytes,
-            r.arrays,
-            r.low_columns,
-            space.measure,
-            space.unit,
-            same,
-            np.ascontiguousarray(threshold),
-            share,
-            below,
-            equal,
-            credit,
-        )
-        held = np.flatnonzero(credit)
-        out.append((reference.row[held], credit[held]))
-    return out
 
 
 def listed_credits(first: NeighbourTable, second: NeighbourTable) -> tuple[Sparse, Sparse]:
@@ -179,8 +196,8 @@ def searched_credits(
     first: NeighbourTable,
     second: NeighbourTable,
     of_first: bool,
-    references: Sequence[Block],
-    space: GowerSpace,
+    guide: Guide,
+    parts: Sequence[Index],
     same: bool,
 ) -> Sparse:
     """Credits of query rows with more ties than their list holds: a second search at the known distance."""
@@ -190,15 +207,13 @@ def searched_credits(
     empty = (np.zeros(0, np.int64), np.zeros(0, np.int64))
     if len(places) == 0:
         return empty
-    some = query.take(places)
-    unused = np.zeros((2, len(places)), np.int64)
-    found = _compare(some, references, space, same, table.nearest[places], share[places], unused[0], unused[1])
+    _, _, found = compare(guide, parts, query.take(places), same, table.nearest[places], share[places])
     return (np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found]))
 
 
-def pick(pair: tuple[Sparse, Sparse], place: int) -> Sparse:
-    """One side of `listed_credits`."""
-    return pair[place]
+def pick(values: Sequence[Any], place: int) -> Any:
+    """One of several results of a task."""
+    return values[place]
 
 
 def add_credits(a: Sparse, b: Sparse) -> Sparse:

@@ -18,4 +18,4 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile into every kernel that calls this function."""
-    return njit(nogil=True, inline="always")(function)
+    return njit(nogil=True, forceinline=True)(function)

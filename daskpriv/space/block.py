@@ -56,6 +56,13 @@ class Block:
 
         return Block(some(self.row), some(self.numbers), some(self.wide), some(self.codes), some(self.hashes))
 
+    def slice(self, start: int, stop: int) -> Block:
+        """The rows [start, stop), without a copy."""
+        if (start, stop) == (0, len(self)):
+            return self
+        s = slice(start, stop)
+        return Block(self.row[s], self.numbers[s], self.wide[s], self.codes[s], self.hashes[s])
+
     def with_codes(self, codes: NDArray[np.int32]) -> Block:
         """The same rows with other category codes."""
         return replace(self, codes=np.ascontiguousarray(codes))
@@ -64,17 +71,6 @@ class Block:
     def arrays(self) -> Rows:
         """The arrays in the kernels' order, read-only so that one compiled kernel serves every source of memory."""
         return tuple(_frozen(a) for a in (self.numbers, self.wide, self.codes, self.hashes, self.row))
-
-    @cached_property
-    def low_bytes(self) -> NDArray[np.uint8]:
-        """Lowest byte of every category code, rows first; at most 255 columns, so that counts fit a byte."""
-        both = [self.codes[:, :255].astype(np.uint8), self.hashes[:, ::2].astype(np.uint8)]
-        return _frozen(np.ascontiguousarray(np.concatenate(both, axis=1)[:, :255]))
-
-    @cached_property
-    def low_columns(self) -> NDArray[np.uint8]:
-        """`low_bytes` with columns first."""
-        return _frozen(np.ascontiguousarray(self.low_bytes.T))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.errors import InputError
 from daskpriv.kernels.gower import ANONYMETER, CODES, DROP, HASHES, LEVEL, MAXIMUM, WIDE, Measure
+from daskpriv.space.arrays import frozen
 from daskpriv.space.block import Block
 from daskpriv.space.encoding import ColumnCode, Encoding
 from daskpriv.space.summary import MOST_CATEGORIES, ColumnSummary
@@ -121,24 +125,38 @@ class GowerSpace:
     missing: Missing
     known: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GowerSpace, (self.group, self.index, self.scale, self.weight, self.total, self.missing, self.known)
+
     def __repr__(self) -> str:
         return f"GowerSpace(columns={len(self.group)}, missing={self.missing.value})"
 
     @property
-    def measure(self) -> Measure:
-        """The kernels' form of this space."""
-        arrays = []
-        for array in (self.group, self.index, self.scale, self.weight):
-            view = array.view()
-            view.flags.writeable = False
-            arrays.append(view)
-        return (*arrays, float(self.total), np.int8(_KERNEL[self.missing]))
+    def used(self) -> NDArray[np.bool_]:
+        """Columns that can add to a distance, bool (p,); one column stays even when none can."""
+        used = self.weight > 0.0
+        used[0] |= not used.any()
+        return used
 
-    @property
-    def unit(self) -> float:
-        """Least weight of a categorical column: what one differing code byte proves, 0 when it proves nothing."""
-        weights = self.weight[(self.group == CODES) | (self.group == HASHES)]
-        return float(weights.min()) if len(weights) and self.missing is not Missing.GOWER else 0.0
+    @cached_property
+    def measure(self) -> Measure:
+        """The kernels' form of this space; rows are packed in schema order, hashed categories take two slots."""
+        used = self.used
+        group = self.group[used]
+        width = np.where(group == HASHES, 2, 1)
+        slot = (np.cumsum(width) - width).astype(np.int32)
+        columns = (frozen(group), frozen(slot), frozen(self.scale[used]), frozen(self.weight[used]))
+        return Measure(*columns, float(self.total), _KERNEL[self.missing])
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for spaces that give the same distances."""
+        seen = hashlib.sha256(repr((self.total, self.missing.value)).encode())
+        for array in (self.group, self.index, self.scale, self.weight):
+            seen.update(array.tobytes())
+        for place in sorted(self.known):
+            seen.update(repr(place).encode() + self.known[place].tobytes())
+        return seen.hexdigest()
 
     def view(self, block: Block) -> Block:
         """The block as this space sees it."""

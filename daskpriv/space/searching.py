@@ -1,0 +1,118 @@
+"""Searches of one query block in the parts of a reference table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpriv.kernels import search, tree
+from daskpriv.kernels.codes import Codes
+from daskpriv.kernels.gower import Cells
+from daskpriv.space.block import Block
+from daskpriv.space.guide import Guide
+from daskpriv.space.index import Index
+from daskpriv.space.packed import packed, take
+
+Lists = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
+
+
+class _Queries:
+    """Query rows in an order in which neighbours stand together: part by part, and in the tile order of each part."""
+
+    def __init__(self, guide: Guide, parts: Sequence[Index], query: Block) -> None:
+        cells = packed(guide.space, query)
+        coded = guide.encode(cells)
+        order, self.start = tree.by_tile(guide.part_of(coded), guide.parts)
+        held = {index.part: index for index in parts}
+        for part, s in enumerate(self._slices(range(guide.parts))):
+            mine = order[s]
+            order[s] = mine[held.get(part, parts[0]).order(_some(coded, mine))]
+        self.order = order
+        self.cells = take(cells, order)
+        self.codes = _some(coded, order)
+        self.inside = sorted(held)
+        self.outside = [p for p in range(guide.parts) if p not in held]
+
+    def _slices(self, parts: Iterable[int]) -> list[slice]:
+        return [slice(self.start[p], self.start[p + 1]) for p in parts]
+
+    def home(self, index: Index) -> list[slice]:
+        """The rows that belong to this part."""
+        return self._slices([index.part])
+
+    def beside(self, index: Index) -> list[slice]:
+        """The rows that belong to another part that is held."""
+        return self._slices(p for p in self.inside if p != index.part)
+
+    def away(self, index: Index) -> list[slice]:
+        """The rows that belong to a part that is not held."""
+        return self._slices(self.outside)
+
+
+def _some(coded: Codes, rows: NDArray[np.int64] | slice) -> Codes:
+    return Codes(coded.number[rows], coded.byte[rows], coded.loose[rows])
+
+
+def nearest(
+    guide: Guide, parts: Sequence[Index], query: Block, same: bool, k: int, enough: NDArray[np.float64] | None = None
+) -> Lists:
+    """The lists (distance (n, k), row (n, k), ties (n,)) of a query block over all rows of the parts held.
+
+    Without `enough`: only of query rows that belong to one of these parts (all of them, when every part is held);
+    each searches its own part first, and what it finds there lets it pass by most of the others.
+    With `enough` (n,): only of query rows that belong elsewhere; rows further than that need not be found.
+    The lists of other query rows stay empty.
+    """
+    q = _Queries(guide, parts, query)
+    n = len(query)
+    distance, row, ties = np.full((n, k), np.inf), np.full((n, k), -1, np.int64), np.zeros(n, np.int64)
+    limit = np.full(n, np.inf) if enough is None else enough[q.order]
+    for which in (q.home, q.beside) if enough is None else (q.away,):
+        for index in parts:
+            for s in which(index):
+                search.topk(
+                    _cells(q.cells, s), _some(q.codes, s), guide.coder, index.planes, guide.space.measure, same,
+                    limit[s], distance[s], row[s], ties[s],
+                )  # fmt: skip
+    found = tuple(np.empty_like(a) for a in (distance, row, ties))
+    for out, a in zip(found, (distance, row, ties), strict=True):
+        out[q.order] = a
+    return found  # type: ignore[return-value]
+
+
+def _cells(cells: Cells, s: slice) -> Cells:
+    return Cells(cells.number[s], cells.integer[s], cells.row[s])
+
+
+def compare(
+    guide: Guide,
+    parts: Sequence[Index],
+    query: Block,
+    same: bool,
+    threshold: NDArray[np.float64],
+    share: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], list[tuple[NDArray[np.int64], NDArray[np.int64]]]]:
+    """Rows closer than, and exactly at, the threshold of each query row, and the credit of those exactly at it.
+
+    Returns
+    -------
+    closer, equal : int64 (n,)
+    credits : list of (row ids, credit), one per part; each query row gives share (n,) to every row at its threshold
+    """
+    q = _Queries(guide, parts, query)
+    limits, shares = np.ascontiguousarray(threshold[q.order]), np.ascontiguousarray(share[q.order])
+    counts = np.zeros((2, len(query)), np.int64)
+    credits = []
+    for index in parts:
+        credit = np.zeros(index.rows, np.int64)
+        search.compare(
+            q.cells, q.codes, guide.coder, index.planes, guide.space.measure, same, limits, shares, counts[0],
+            counts[1], credit,
+        )  # fmt: skip
+        held = np.flatnonzero(credit)
+        credits.append((index.planes.ids[held], credit[held]))
+    out = np.empty_like(counts)
+    out[:, q.order] = counts
+    return out[0], out[1], credits
