@@ -13,17 +13,18 @@ scale * (weighted sum) < bound + a + b + 1, since every floor takes away less th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpriv.kernels.compiling import compiled
-from daskpriv.kernels.gower import ANONYMETER, DROP, LEVEL, MAXIMUM, WIDE, WIDE_MISSING, Cells
+from daskpriv.kernels.compiling import compiled, inlined
+from daskpriv.kernels.gower import ANONYMETER, DROP, HASHES, LEVEL, MAXIMUM, NUMBERS, WIDE, WIDE_MISSING, Cells
 
 OF_CODES, OF_HASHES, OF_NUMBERS, OF_WIDE, GAP_NUMBERS, GAP_WIDE = 0, 1, 2, 3, 4, 5
 BYTES = 255
 MOST = 65_535
+_CHUNK = 256
 
 
 class Coder(NamedTuple):
@@ -80,61 +81,121 @@ def encode(cells: Cells, coder: Coder) -> Codes:
     number = np.empty((n, a), np.int32)
     byte = np.empty((n, b), np.uint8)
     loose = np.zeros(n, np.bool_)
-    for i in range(n):
+    # Column by column, so that what a column is gets decided once; some rows at a time, so that they stay in cache.
+    for low in range(0, n, _CHUNK):
+        rows = range(low, min(low + _CHUNK, n))
         for f in range(a):
-            s = coder.slot[f]
+            s, step = coder.slot[f], coder.step[f]
             if coder.group[f] == WIDE:
-                value = cells.integer[i, s]
-                if value == WIDE_MISSING:
-                    number[i, f] = -1
-                    loose[i] = True
-                else:
-                    held = min(max(value, coder.wide_low[f]), coder.wide_high[f])
+                least, most = coder.wide_low[f], coder.wide_high[f]
+                for i in rows:
+                    value = cells.integer[i, s]
+                    held = min(max(value, least), most)
+                    code = np.int32(min(float(np.uint64(held) - np.uint64(least)) * step, 65535.0))
+                    number[i, f] = -1 if value == WIDE_MISSING else code
                     loose[i] |= held != value
-                    offset = float(np.uint64(held) - np.uint64(coder.wide_low[f]))
-                    number[i, f] = np.int32(min(offset * coder.step[f], 65535.0))
             else:
-                x = cells.number[i, s]
-                if x != x:
-                    number[i, f] = -1
-                    loose[i] = True
-                else:
-                    y = min(max(x, coder.low[f]), coder.high[f])
+                bottom, top = coder.low[f], coder.high[f]
+                for i in rows:
+                    x = cells.number[i, s]
+                    y = min(max(x, bottom), top)
                     loose[i] |= x != y
-                    number[i, f] = np.int32(min((y - coder.low[f]) * coder.step[f], 65535.0))
+                    number[i, f] = -1 if x != x else np.int32(min((y - bottom) * step, 65535.0))
         for f in range(b):
-            byte[i, f] = _byte(cells, i, coder.source[f], coder.place[f])
-            loose[i] |= coder.source[f] == OF_CODES and cells.integer[i, coder.place[f]] >= BYTES
+            _bytes(cells, rows, coder.source[f], coder.place[f], byte[:, f], loose)
     return Codes(number, byte, loose)
 
 
-@compiled
-def _byte(cells: Cells, i: int, source: int, s: int) -> int:
-    """0 = missing, else 1 to 255; of a gap 1 = missing, else 0. Equal cells have equal bytes."""
-    value = cells.integer[i, s]
+@inlined
+def _bytes(cells: Cells, rows: Any, source: int, s: int, out: NDArray[np.uint8], loose: NDArray[np.bool_]) -> None:
+    """Bytes of a column: 0 = missing, else 1 to 255; of a gap 1 = missing, else 0. Equal cells have equal bytes."""
     if source == OF_CODES:
-        return 0 if value < 0 else 1 + value % BYTES
-    if source == OF_HASHES:
-        return 0 if value == 0 and cells.integer[i, s + 1] == 0 else 1 + _mixed(value)
-    if source == OF_NUMBERS:
-        x = cells.number[i, s]
-        return 0 if x != x else 1 + (_mixed(value) if x != 0.0 else 0)
-    if source == OF_WIDE:
-        return 0 if value == WIDE_MISSING else 1 + _mixed(value)
-    if source == GAP_NUMBERS:
-        x = cells.number[i, s]
-        return 1 if x != x else 0
-    return 1 if value == WIDE_MISSING else 0
+        for i in rows:
+            value = cells.integer[i, s]
+            out[i] = np.uint8(0 if value < 0 else 1 + (value if value < BYTES else value % BYTES))
+            loose[i] |= value >= BYTES
+    elif source == OF_HASHES:
+        for i in rows:
+            value = cells.integer[i, s]
+            out[i] = np.uint8(0 if value == 0 and cells.integer[i, s + 1] == 0 else 1 + _mixed(value))
+    elif source == OF_NUMBERS:
+        for i in rows:
+            x = cells.number[i, s]
+            out[i] = np.uint8(0 if x != x else 1 + (_mixed(cells.integer[i, s]) if x != 0.0 else 0))
+    elif source == OF_WIDE:
+        for i in rows:
+            value = cells.integer[i, s]
+            out[i] = np.uint8(0 if value == WIDE_MISSING else 1 + _mixed(value))
+    elif source == GAP_NUMBERS:
+        for i in rows:
+            out[i] = np.uint8(cells.number[i, s] != cells.number[i, s])
+    else:
+        for i in rows:
+            out[i] = np.uint8(cells.integer[i, s] == WIDE_MISSING)
 
 
 @compiled
+def gather(cells: Cells, codes: Codes, order: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], Codes]:
+    """The cells, ids and codes of some rows, in this order."""
+    n, s = len(order), cells.integer.shape[1]
+    integer, row = np.empty((n, s), np.int64), np.empty(n, np.int64)
+    number, byte = np.empty((n, codes.number.shape[1]), np.int32), np.empty((n, codes.byte.shape[1]), np.uint8)
+    loose = np.empty(n, np.bool_)
+    for i in range(n):
+        j = order[i]
+        row[i], loose[i] = cells.row[j], codes.loose[j]
+        for c in range(s):
+            integer[i, c] = cells.integer[j, c]
+        for f in range(number.shape[1]):
+            number[i, f] = codes.number[j, f]
+        for f in range(byte.shape[1]):
+            byte[i, f] = codes.byte[j, f]
+    return integer, row, Codes(number, byte, loose)
+
+
+@compiled
+def extremes(
+    cells: Cells, group: NDArray[np.int8], slot: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Lowest and highest cell of every column, as float64 (p, 2) and int64 (p, 2), and its missing cells, int64 (p,).
+
+    +inf, -inf and the ends of int64 where there is none; hashed categories are not looked at.
+    """
+    p = len(group)
+    number = np.empty((p, 2))
+    integer = np.empty((p, 2), np.int64)
+    gaps = np.zeros(p, np.int64)
+    number[:, 0], number[:, 1] = np.inf, -np.inf
+    integer[:, 0], integer[:, 1] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    for low in range(0, len(cells.row), _CHUNK):
+        rows = range(low, min(low + _CHUNK, len(cells.row)))
+        for k in range(p):
+            s = slot[k]
+            if group[k] == NUMBERS:
+                for i in rows:
+                    x = cells.number[i, s]
+                    gaps[k] += x != x
+                    number[k, 0] = x if x < number[k, 0] else number[k, 0]
+                    number[k, 1] = x if x > number[k, 1] else number[k, 1]
+            elif group[k] != HASHES:
+                none = WIDE_MISSING if group[k] == WIDE else -1
+                for i in rows:
+                    value = cells.integer[i, s]
+                    if value == none:
+                        gaps[k] += 1
+                    else:
+                        integer[k, 0], integer[k, 1] = min(integer[k, 0], value), max(integer[k, 1], value)
+    return number, integer, gaps
+
+
+@inlined
 def _mixed(value: int) -> int:
     """0 to 254 from 64 bits."""
     mixed = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
     return int((mixed >> np.uint64(40)) % np.uint64(BYTES))
 
 
-@compiled
+@inlined
 def spell(
     codes: Codes, i: int, coder: Coder, held_at: NDArray[np.int64], missing: int, words: Words
 ) -> tuple[int, bool]:

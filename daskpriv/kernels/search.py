@@ -57,7 +57,7 @@ class _Walk(NamedTuple):
     level: NDArray[np.int64]
 
 
-@compiled
+@inlined
 def _code_limit(limit: float, scale: float, slack: int) -> np.uint16:
     """The highest bound that a row at or below the weighted sum `limit` can have."""
     level = limit * scale
@@ -163,7 +163,7 @@ def _holds(name: int, ids: NDArray[np.int64], low: int, high: int) -> bool:
     return bool(at < high and ids[at] == name)
 
 
-@compiled
+@inlined
 def _warm(
     i: int, near: NDArray[np.int64], mine: int, q: Cells, planes: Planes, measure: Measure, exclude_self: bool
 ) -> float:

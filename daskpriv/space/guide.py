@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from daskpriv.kernels import codes, tree
 from daskpriv.kernels.codes import BYTES, MOST, Coder, Codes
-from daskpriv.kernels.gower import CODES, DROP, HASHES, WIDE, WIDE_MISSING, Cells, Measure, typical
+from daskpriv.kernels.gower import CODES, DROP, HASHES, NUMBERS, WIDE, Cells, Measure, typical
 from daskpriv.space.arrays import frozen
 from daskpriv.space.block import Block
 from daskpriv.space.gower import GowerSpace
@@ -41,9 +41,11 @@ class Extent:
     def of(cls, space: GowerSpace, block: Block) -> Extent:
         """Of one block."""
         cells = packed(space, block)
-        found = [_extent(cells, int(g), int(s)) for g, s in zip(space.measure.group, space.measure.slot, strict=True)]
-        low, high, gaps = zip(*found, strict=True)
-        return cls(len(block), low, high, gaps, _fewest(cells))
+        numbers, integers, gaps = codes.extremes(cells, space.measure.group, space.measure.slot)
+        low, high = zip(
+            *(_ends(g, x, n) for g, x, n in zip(space.measure.group, numbers, integers, strict=True)), strict=True
+        )
+        return cls(len(block), low, high, tuple((gaps > 0).tolist()), _fewest(cells))
 
     def __add__(self, other: Extent) -> Extent:
         low = tuple(_pick(min, a, b) for a, b in zip(self.low, other.low, strict=True))
@@ -65,18 +67,10 @@ def _fewest(cells: Cells) -> Cells:
     return take(cells, np.sort(chosen))
 
 
-def _extent(cells: Cells, group: int, slot: int) -> tuple[Any, Any, bool]:
-    if group == HASHES:
-        return None, None, False
-    column = cells.integer[:, slot]
-    if group == CODES:
-        return int(column.min()), int(column.max()), bool((column < 0).any())
-    if group == WIDE:
-        held = column[column != WIDE_MISSING]
-        return (int(held.min()), int(held.max()), len(held) < len(column)) if len(held) else (None, None, True)
-    numbers = cells.number[:, slot]
-    low, high = float(np.fmin.reduce(numbers)), float(np.fmax.reduce(numbers))
-    return (None, None, True) if np.isnan(low) else (low, high, bool(np.isnan(numbers).any()))
+def _ends(group: int, number: NDArray[np.float64], integer: NDArray[np.int64]) -> tuple[Any, Any]:
+    """Lowest and highest cell of a column, None where there is none."""
+    low, high = (number if group == NUMBERS else integer).tolist()
+    return (low, high) if low <= high else (None, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +157,10 @@ def _coder(measure: Measure, extent: Extent, even: bool) -> Coder:
             if gaps and measure.missing != DROP:
                 others.append((codes.GAP_WIDE if g == WIDE else codes.GAP_NUMBERS, s, cap))
                 most.append(None)
-    numbers.sort(key=lambda n: n.gaps)
+    # Columns that tell rows apart come first: the lanes give up early.
+    numbers.sort(key=lambda n: (n.gaps, -_told_apart(extent.sample, n.slot, n.group, n.step)))
+    order = sorted(range(len(others)), key=lambda i: -others[i][2] * _told_apart(extent.sample, others[i][1], CODES, 1))
+    others, most = [others[i] for i in order], [most[i] for i in order]
     kinds = (np.int8, np.int32, np.float64, np.float64, np.int64, np.int64, np.float64, np.int64)
     fields = [frozen(np.array([n[i] for n in numbers], kind)) for i, kind in enumerate(kinds)]
     places = [frozen(np.array([o[i] for o in others], kind)) for i, kind in enumerate((np.int8, np.int32, np.int64))]
@@ -174,12 +171,21 @@ def _coder(measure: Measure, extent: Extent, even: bool) -> Coder:
     return Coder(*fields, *places, ones, clipped, tight, scale)  # type: ignore[call-arg,arg-type]
 
 
+def _told_apart(sample: Cells, slot: int, group: int, step: float) -> float:
+    """How much sampled rows differ from the next one in a column, in codes; for categories, how many do."""
+    if group == NUMBERS:
+        column = sample.number[:, slot]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.minimum(np.nan_to_num(np.abs(np.diff(column)) * step), MOST).sum())
+    return float((np.diff(sample.integer[:, slot]) != 0).sum()) * (MOST if group == WIDE else 1)
+
+
 def _even(measure: Measure, extent: Extent) -> bool:
     return (
         measure.missing != DROP
         and bool((measure.group == CODES).all())
         and bool((measure.weight == measure.weight[0]).all())
-        and max(extent.high) < BYTES
+        and max(h if h is not None else 0 for h in extent.high) < BYTES
     )
 
 

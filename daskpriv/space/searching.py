@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpriv.kernels import search, tree
+from daskpriv.kernels import codes, search, tree
 from daskpriv.kernels.codes import Codes
 from daskpriv.kernels.gower import Cells
 from daskpriv.space.block import Block
 from daskpriv.space.guide import Guide
 from daskpriv.space.index import Index
-from daskpriv.space.packed import packed, take
+from daskpriv.space.packed import cells_of, packed
 
 Lists = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 
@@ -24,14 +24,18 @@ class _Queries:
     def __init__(self, guide: Guide, parts: Sequence[Index], query: Block) -> None:
         cells = packed(guide.space, query)
         coded = guide.encode(cells)
-        order, self.start = tree.by_tile(guide.part_of(coded), guide.parts)
+        if guide.parts == 1:
+            order, self.start = np.arange(len(query)), np.array([0, len(query)])
+        else:
+            order, self.start = tree.by_tile(guide.part_of(coded), guide.parts)
         held = {index.part: index for index in parts}
         for part, s in enumerate(self._slices(range(guide.parts))):
             mine = order[s]
-            order[s] = mine[held.get(part, parts[0]).order(_some(coded, mine))]
+            near = held.get(part, parts[0])
+            order[s] = near.order(coded) if len(mine) == len(query) else mine[near.order(_some(coded, mine))]
         self.order = order
-        self.cells = take(cells, order)
-        self.codes = _some(coded, order)
+        integer, row, self.codes = codes.gather(cells, coded, order)
+        self.cells = cells_of(integer, row)
         self.inside = sorted(held)
         self.outside = [p for p in range(guide.parts) if p not in held]
 
