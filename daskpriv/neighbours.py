@@ -11,6 +11,7 @@ import numpy as np
 
 from daskpriv.engine.dask import Dask, lazy_columns
 from daskpriv.errors import InputError
+from daskpriv.events import Listener, silent
 from daskpriv.evidence import Neighbours
 from daskpriv.prepare import Columns, encode, spaces_for, survey
 from daskpriv.session import engine_for, executor_for, open_any, whole
@@ -68,6 +69,7 @@ def nearest_neighbours(
     block_rows: int | None = None,
     missing: str = "level",
     weights: dict[str, float] | None = None,
+    progress: Listener = silent,
 ) -> NearestNeighbours:
     """Exact Gower nearest neighbours between two tables of mixed columns.
 
@@ -89,6 +91,8 @@ def nearest_neighbours(
     missing : {"level", "gower", "max", "anonymeter", "clearbox"}
         What a missing cell means.
     weights : {column: weight}, optional
+    progress : callable, optional
+        Called with every event of the run.
 
     Returns
     -------
@@ -121,7 +125,7 @@ def nearest_neighbours(
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
     narrowed = Columns(described, columns, weights=weights)
     with executor_for(client) as executor:
-        engine = engine_for(executor, tables, block_rows)
+        engine = engine_for(executor, tables, block_rows, progress)
         if exclude_self:
             engine.same = frozenset({("query", "reference")})
         surveyed = survey(engine, tables, narrowed, ("reference",))

@@ -27,6 +27,7 @@ from daskpriv.kernels.codes import MOST
 from daskpriv.kernels.gower import CODES, DROP, NUMBERS, WIDE, sum_limit
 from daskpriv.kernels.lanes import LANES
 from daskpriv.prepare import Columns, encode, spaces_for, survey
+from daskpriv.space.arrays import frozen
 from daskpriv.space.block import Block
 from daskpriv.space.gower import Missing, SpaceOptions
 from daskpriv.space.guide import Extent, Guide
@@ -504,7 +505,7 @@ def planted(shape: Shape, leaf: int = LANES) -> tuple[Array, Array, tuple[Array,
     num = np.minimum(rng.integers(0, most, (n, a)) - (rng.random((n, a)) < 0.1) * (most > 3), MOST).astype(np.int32)
     num = np.maximum(num, -1) if most > 3 else num
     nom = rng.integers(0, min(most, 256), (n, b)).astype(np.uint8)
-    cap, add = rng.integers(1, MOST, a), rng.integers(0, 5000, b)
+    cap, add = frozen(rng.integers(1, MOST, a)), frozen(rng.integers(0, 5000, b))
     return num, nom, tree.plant(num, nom, cap, add, leaf)
 
 
@@ -539,7 +540,7 @@ def test_the_splits_lead_every_row_to_its_own_tile(shape: Shape) -> None:
     held = spans(nodes, start)
     assert held[0] == (0, shape[0])
     tile = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    found = tree.descend(num[perm], nom[perm], nodes, sets)
+    found = tree.descend(num[perm], nom[perm], frozen(nodes), frozen(sets))
     codes_of = np.hstack([num, nom])[perm]
     for column, value, left, right in nodes[nodes[:, 0] >= 0].tolist():
         lower, upper = (codes_of[slice(*held[side]), column] for side in (left, right))
@@ -568,9 +569,9 @@ def test_rows_whose_codes_all_differ_are_led_home() -> None:
     for n in (1, 31, 33, 64, 65, 1025, 5000):
         num = np.stack([rng.permutation(n) * 7 for _ in range(3)], axis=1).astype(np.int32)
         nom = np.zeros((n, 0), np.uint8)
-        perm, start, nodes, sets = tree.plant(num, nom, np.full(3, MOST), np.zeros(0, np.int64), LANES)
+        perm, start, nodes, sets = tree.plant(num, nom, frozen(np.full(3, MOST)), frozen(np.zeros(0, np.int64)), LANES)
         tile = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        assert tree.descend(num[perm], nom[perm], nodes, sets).tolist() == tile.tolist()
+        assert tree.descend(num[perm], nom[perm], frozen(nodes), frozen(sets)).tolist() == tile.tolist()
 
 
 def test_rows_in_the_order_of_their_tiles() -> None:
@@ -592,7 +593,7 @@ def test_equal_rows_are_grouped(n: int, columns: int, most: int) -> None:
     cells = rng.integers(-most, most, (n, columns))
     if n % 2:
         cells = (cells / 8).view(np.int64)
-    chosen, first, members = tree.distinct(cells)
+    chosen, first, members = tree.distinct(frozen(cells))
     groups: dict[tuple[int, ...], list[int]] = {}
     for i, row in enumerate(cells.tolist()):
         groups.setdefault(tuple(row), []).append(i)

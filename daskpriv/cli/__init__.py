@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from daskpriv.cli.bench import bench_command
 from daskpriv.cli.demo import demo_command
 from daskpriv.cli.evaluate import evaluate_command
 from daskpriv.cli.report import report_command
@@ -55,7 +56,7 @@ def cli() -> None:
     """Tell how much a synthetic table gives away about the people in the table it was made from."""
 
 
-for _command in (evaluate_command, demo_command, schema_command, report_command):
+for _command in (evaluate_command, demo_command, schema_command, report_command, bench_command):
     cli.add_command(_command)
 
 
