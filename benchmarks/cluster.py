@@ -24,7 +24,7 @@ from dask.utils import key_split
 from distributed import Client, LocalCluster
 
 from benchmarks.scheduler import machine_busy, process, processor, wire_bytes
-from benchmarks.tables import write_directory
+from daskpriv.bench import write_adult_like
 from daskpriv.neighbours import nearest_neighbours
 
 QUERIES, REFERENCES = 150_000, 150_000  # raise them with the kernel: one worker should take 30 to 60 s
@@ -143,9 +143,9 @@ def run(tiny: bool) -> dict[str, Any]:
     shapes = {name: SHAPES[name] for name in (["two_workers"] if tiny else SHAPES)}
     out: dict[str, Any] = {"queries": queries, "references": references}
     with tempfile.TemporaryDirectory() as folder:
-        query = write_directory(Path(folder) / "query", queries, queries // _FILES, 1)
-        reference = write_directory(Path(folder) / "reference", references, references // _FILES, 101)
-        small = write_directory(Path(folder) / "small", _WARM, _WARM // _FILES, 201)
+        query = write_adult_like(Path(folder) / "query", queries, 1, file_rows=queries // _FILES)
+        reference = write_adult_like(Path(folder) / "reference", references, 101, file_rows=references // _FILES)
+        small = write_adult_like(Path(folder) / "small", _WARM, 201, file_rows=_WARM // _FILES)
         for name, (workers, threads) in shapes.items():
             with local(workers, threads) as on:
                 for _ in range(2 * on.slots):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import watch
-from benchmarks.tables import write_directory
+from daskpriv.bench import write_adult_like
 
 _PROGRAM = """
 import json, sys, time
@@ -40,7 +40,7 @@ def run(tiny: bool) -> dict[str, Any]:
     out: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for rows in sizes:
-            table = write_directory(Path(folder) / str(rows), rows, sizes[0] // 10, seed=7)
+            table = write_adult_like(Path(folder) / str(rows), rows, 7, file_rows=sizes[0] // 10)
             seen = watch([sys.executable, "-c", _PROGRAM, str(table)])
             if seen["exit_code"]:
                 raise RuntimeError(seen["stderr"])

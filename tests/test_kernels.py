@@ -24,10 +24,9 @@ from daskpriv.engine.run import Blocks, Engine
 from daskpriv.evidence import CloserCounts, Credits, Neighbours
 from daskpriv.kernels import codes, search, tree
 from daskpriv.kernels.codes import MOST
-from daskpriv.kernels.gower import CODES, DROP, NUMBERS, WIDE, sum_limit
+from daskpriv.kernels.gower import CODES, DROP, NUMBERS, WIDE, frozen, sum_limit
 from daskpriv.kernels.lanes import LANES
 from daskpriv.prepare import Columns, encode, spaces_for, survey
-from daskpriv.space.arrays import frozen
 from daskpriv.space.block import Block
 from daskpriv.space.gower import Missing, SpaceOptions
 from daskpriv.space.guide import Extent, Guide
@@ -498,6 +497,11 @@ SHAPES: tuple[Shape, ...] = (
 )  # fmt: skip
 
 
+def unpacked(sets: np.ndarray) -> np.ndarray:
+    """The bits of `plant`'s sets as bool (s, 256)."""
+    return (sets[:, np.arange(256) >> 6] >> (np.arange(256) & 63).astype(np.uint64)) & np.uint64(1) != 0
+
+
 def planted(shape: Shape, leaf: int = LANES) -> tuple[Array, Array, tuple[Array, Array, Array, Array]]:
     """Random codes and their tree."""
     n, a, b, most = shape
@@ -535,12 +539,13 @@ def spans(nodes: Array, start: Array) -> dict[int, tuple[int, int]]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_splits_lead_every_row_to_its_own_tile(shape: Shape) -> None:
     """Unless equal codes lie on both sides of a cut: then to the side where an equal code is."""
-    num, nom, (perm, start, nodes, sets) = planted(shape)
+    num, nom, (perm, start, nodes, packed_sets) = planted(shape)
+    sets = unpacked(packed_sets)
     a = num.shape[1]
     held = spans(nodes, start)
     assert held[0] == (0, shape[0])
     tile = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    found = tree.descend(num[perm], nom[perm], frozen(nodes), frozen(sets))
+    found = tree.descend(num[perm], nom[perm], frozen(nodes), frozen(packed_sets))
     codes_of = np.hstack([num, nom])[perm]
     for column, value, left, right in nodes[nodes[:, 0] >= 0].tolist():
         lower, upper = (codes_of[slice(*held[side]), column] for side in (left, right))

@@ -235,7 +235,8 @@ class Engine:
         for part in np.flatnonzero(sizes):
             pieces = [submit(f"piece-{role}", tasks.pick, h, int(part)) for h in scattered]
             parts[part] = submit(f"index-{role}", tasks.index_pieces, shared, int(part), pieces)
-        return Reference(guide, shared, parts, groups(sizes, layout), sizes)
+        guide = guide.without(np.array(sizes) == 0)
+        return Reference(guide, self._share(guide), parts, groups(sizes, layout), sizes)
 
     def _await_indexes(self, indexed: Iterable[Reference]) -> None:
         new = [h for r in {id(r): r for r in indexed}.values() if not r.ready for h in r.parts if h is not None]

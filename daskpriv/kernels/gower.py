@@ -36,6 +36,22 @@ class Cells(NamedTuple):
     integer: NDArray[np.int64]
     row: NDArray[np.int64]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The memory travels once, and is read-only where it arrives.
+        return cells_of, (self.integer, self.row)
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view, so that one compiled kernel serves every source of memory."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def cells_of(integer: NDArray[Any], row: NDArray[Any]) -> Cells:
+    """Packed rows from their bits, int64 (n, s), and their ids."""
+    return Cells(frozen(integer.view(np.float64)), frozen(integer), frozen(row))
+
 
 class Measure(NamedTuple):
     """What one search makes of two packed rows; arrays are (p,), in schema order, columns of weight 0 left out."""

@@ -29,8 +29,9 @@ class Planes(NamedTuple):
     held_at   int64 (b + 1,)  first word of each category column among those of a group
     level_at  int64 (l + 1,)  first group of each level of boxes; level 1 holds boxes around tiles, 0 is unused
     width     int64 (l + 1,)  boxes of each level
-    steps     float64 (m,)    where all columns are categories of one weight: the distance of m mismatches
-    even      int             what one mismatch adds there, else 0
+    steps     float64 (m,)    where all columns are categories: the distance of 0, 1, 2 ... mismatches from the left
+    even      int             what a mismatch adds to a bound where all columns have one weight, else 0
+    far       int             the bound of a row that matches nowhere; more than any bound where there are numbers
     """
 
     cells: Cells
@@ -46,6 +47,7 @@ class Planes(NamedTuple):
     width: NDArray[np.int64]
     steps: NDArray[np.float64]
     even: int
+    far: int
 
 
 class _Walk(NamedTuple):
@@ -243,6 +245,8 @@ def topk(
                 j = planes.start[tile] + lane
                 if even:
                     d = planes.steps[out[lane] // planes.even]
+                elif np.int64(out[lane]) == planes.far:
+                    d = planes.steps[-1]
                 else:
                     d = distance(i, j, q, planes.cells, measure, limit)
                 if d == np.inf or d > nearest[i, k - 1]:
@@ -291,10 +295,12 @@ def compare(
     closer: NDArray[np.int64],
     equal: NDArray[np.int64],
     credit: NDArray[np.int64],
+    own: NDArray[np.int64],
 ) -> None:
     """Count reference rows below and exactly at `threshold` (n,), and credit those exactly at it, in place.
 
-    Every reference row at exactly threshold[i] gets share[i] added to its credit; `credit` follows `planes.ids`.
+    Every reference row at exactly threshold[i] gets share[i]: `credit` (m,) is that of each row of `planes.ids` that
+    an index row stands for, `own` (ids,) what single ones of them have less.
     """
     words, walk = _scratch(len(coder.group), len(coder.source), len(planes.level_at))
     slack = len(coder.group) + 2
@@ -320,6 +326,8 @@ def compare(
                 j = planes.start[tile] + lane
                 if even:
                     d = planes.steps[out[lane] // planes.even]
+                elif np.int64(out[lane]) == planes.far:
+                    d = planes.steps[-1]
                 elif np.int64(out[lane]) < sure:
                     d = -1.0
                 else:
@@ -327,22 +335,29 @@ def compare(
                 if d > threshold[i]:
                     continue
                 count = planes.first[j + 1] - planes.first[j]
-                if exclude_self and _holds(q.row[i], planes.ids, planes.first[j], planes.first[j + 1]):
-                    count -= 1
+                mine = -1
+                if exclude_self:
+                    low, high = planes.first[j], planes.first[j + 1]
+                    mine = low + np.searchsorted(planes.ids[low:high], q.row[i])
+                    if mine < high and planes.ids[mine] == q.row[i]:
+                        count -= 1
+                    else:
+                        mine = -1
                 if d < threshold[i]:
                     closer[i] += count
                     continue
                 equal[i] += count
-                if share[i] != 0:
-                    for at in range(planes.first[j], planes.first[j + 1]):
-                        if not (exclude_self and planes.ids[at] == q.row[i]):
-                            credit[at] += share[i]
+                credit[j] += share[i]
+                if mine >= 0:
+                    own[mine] -= share[i]
 
 
 @inlined
 def _sure(distance: float, total: float, coder: Coder) -> int:
     """A bound below which a row is closer than `distance` without looking (proof in `codes`)."""
     level = (distance - FAINT) * total / SLACK * coder.scale
+    if not level > 0.0:
+        return -1
     if not level < MOST:
         level = float(MOST)
     return int(level) - len(coder.group) - len(coder.source) - 2

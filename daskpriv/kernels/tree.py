@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.kernels.codes import MOST
-from daskpriv.kernels.compiling import compiled
+from daskpriv.kernels.compiling import compiled, inlined
 
 SAMPLE = 128
 LEAF = -1
@@ -170,10 +170,18 @@ def _cut_category(
     return low + held
 
 
+@inlined
+def _write_set(chosen: NDArray[np.uint8], out: NDArray[np.uint64]) -> None:
+    out[:] = np.uint64(0)
+    for byte in range(256):
+        if chosen[byte]:
+            out[byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
+
+
 @compiled
 def plant(
     num: NDArray[np.int32], nom: NDArray[np.uint8], cap: NDArray[np.int64], add: NDArray[np.int64], leaf: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.uint64]]:
     """Split rows into tiles.
 
     Parameters
@@ -196,8 +204,8 @@ def plant(
     nodes : int32 (m, 4)
         The splits, for `descend`: column, highest code on the left (or place among `sets`), left, right;
         a leaf has column -1 and its tile in the second place.
-    sets : uint8 (s, 256)
-        Bytes that go left, for splits by category.
+    sets : uint64 (s, 4)
+        One bit for every byte that goes left, for splits by category.
     """
     n, a = num.shape
     perm = np.arange(n)
@@ -206,7 +214,7 @@ def plant(
     keys = np.empty(n, np.int64)
     stack = np.empty((64, 3), np.int64)
     nodes = np.empty((16, 4), np.int32)
-    sets = np.ones((16, 256), np.uint8)
+    sets = np.full((16, 4), np.uint64(0xFFFFFFFFFFFFFFFF))
     everything = 0
     start = np.empty(16, np.int64)
     made = tiles = 0
@@ -238,7 +246,7 @@ def plant(
             elif column >= a:
                 cut = _cut_category(nom[:, column - a], perm, low, high, chosen, seen)
                 value = filled
-                sets[filled] = chosen
+                _write_set(chosen, sets[filled])
                 filled += 1
             if cut <= low or cut >= high:
                 # Equal codes: any cut will do, and `descend` takes the left part.
@@ -260,7 +268,7 @@ def plant(
 
 @compiled
 def descend(
-    num: NDArray[np.int32], nom: NDArray[np.uint8], nodes: NDArray[np.int32], sets: NDArray[np.uint8]
+    num: NDArray[np.int32], nom: NDArray[np.uint8], nodes: NDArray[np.int32], sets: NDArray[np.uint64]
 ) -> NDArray[np.int32]:
     """The tile, int32 (n,), to which the splits of a tree lead each row."""
     n, a = num.shape
@@ -272,7 +280,8 @@ def descend(
             if column < a:
                 left = num[i, column] <= value
             else:
-                left = sets[value, nom[i, column - a]] != 0
+                byte = np.uint64(nom[i, column - a])
+                left = (sets[value, byte >> np.uint64(6)] >> (byte & np.uint64(63))) & np.uint64(1) != 0
             node = nodes[node, 2] if left else nodes[node, 3]
         tile[i] = nodes[node, 1]
     return tile

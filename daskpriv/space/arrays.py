@@ -10,13 +10,6 @@ from numpy.typing import NDArray
 _CACHE_LINE = 64
 
 
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view, so that one compiled kernel serves every source of memory."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
-
-
 def aligned(array: NDArray[Any]) -> NDArray[Any]:
     """The same values on a cache-line boundary, read-only: vectors that straddle two lines load at half speed."""
     raw = np.empty(array.nbytes + _CACHE_LINE, np.uint8)

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.errors import InputError
-from daskpriv.kernels.gower import ANONYMETER, CODES, DROP, HASHES, LEVEL, MAXIMUM, WIDE, Measure
-from daskpriv.space.arrays import frozen
+from daskpriv.kernels.gower import ANONYMETER, CODES, DROP, HASHES, LEVEL, MAXIMUM, WIDE, Measure, frozen
 from daskpriv.space.block import Block
 from daskpriv.space.encoding import ColumnCode, Encoding
 from daskpriv.space.summary import MOST_CATEGORIES, ColumnSummary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from daskpriv.kernels import codes, tree
 from daskpriv.kernels.codes import BYTES, MOST, Coder, Codes
-from daskpriv.kernels.gower import CODES, DROP, HASHES, NUMBERS, WIDE, Cells, Measure, typical
-from daskpriv.space.arrays import frozen
+from daskpriv.kernels.gower import CODES, DROP, HASHES, NUMBERS, WIDE, Cells, Measure, frozen, typical
 from daskpriv.space.block import Block
 from daskpriv.space.gower import GowerSpace
 from daskpriv.space.packed import joined, packed, take
@@ -88,9 +87,12 @@ class Guide:
     space: GowerSpace
     coder: Coder
     nodes: NDArray[np.int32]
-    sets: NDArray[np.uint8]
+    sets: NDArray[np.uint64]
     parts: int
     even: bool
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self.space, tuple(self.coder), self.nodes, self.sets, self.parts, self.even)
 
     def __repr__(self) -> str:
         return f"Guide(parts={self.parts})"
@@ -99,11 +101,20 @@ class Guide:
     def fit(cls, space: GowerSpace, extent: Extent, parts: int) -> Guide:
         """Codes from the extent of a table; about `parts` parts of like size, cut by its sample."""
         even = _even(space.measure, extent)
-        coder = _coder(space.measure, extent, even)
+        coder = _coder(space.measure, extent)
         coded = codes.encode(extent.sample, coder)
         leaf = max(-(-len(extent.sample.row) // parts), 1)
         _, start, nodes, sets = tree.plant(coded.number, coded.byte, coder.caps, coder.adds, leaf)
-        return cls(space, coder, nodes, sets, len(start) - 1, even)
+        return cls(space, coder, frozen(nodes), frozen(sets), len(start) - 1, even)
+
+    def without(self, empty: NDArray[np.bool_]) -> Guide:
+        """The same guide for query rows: none belongs to a part (bool (parts,)) where no reference row is."""
+        held = np.flatnonzero(~empty)
+        nodes = self.nodes.copy()
+        leaves = nodes[:, 0] == tree.LEAF
+        beside = np.minimum(np.searchsorted(held, nodes[leaves, 1]), len(held) - 1)
+        nodes[leaves, 1] = held[beside]
+        return replace(self, nodes=frozen(nodes))
 
     def encode(self, cells: Cells) -> Codes:
         """Codes of packed rows."""
@@ -120,6 +131,13 @@ class Guide:
         return [take(cells, order[a:b]) for a, b in itertools.pairwise(start)]
 
 
+def _arrived(
+    space: GowerSpace, coder: tuple[Any, ...], nodes: NDArray[Any], sets: NDArray[Any], parts: int, even: bool
+) -> Guide:
+    held = [frozen(v) if isinstance(v, np.ndarray) else v for v in coder]
+    return Guide(space, Coder(*held), frozen(nodes), frozen(sets), parts, even)  # type: ignore[arg-type]
+
+
 class _Number(NamedTuple):
     group: int
     slot: int
@@ -133,9 +151,9 @@ class _Number(NamedTuple):
     clipped: bool
 
 
-def _coder(measure: Measure, extent: Extent, even: bool) -> Coder:
+def _coder(measure: Measure, extent: Extent) -> Coder:
     with np.errstate(over="ignore", divide="ignore"):
-        scale = float(_LEVELS / np.float64(measure.weight.sum() if even else _likely(measure, extent.sample)))
+        scale = float(_LEVELS / np.float64(_likely(measure, extent.sample)))
     if not np.isfinite(scale):
         scale = 0.0  # denormal weights: every bound is 0, every row is looked at
     numbers: list[_Number] = []
@@ -191,6 +209,8 @@ def _even(measure: Measure, extent: Extent) -> bool:
 
 def _likely(measure: Measure, sample: Cells) -> float:
     """A weighted sum that nearest neighbours rarely pass, 1.5 times the mean of random pairs: the end of the scale."""
+    if not np.isin(measure.group, (NUMBERS, WIDE)).any():
+        return float(measure.weight.sum())  # mismatches are whole numbers of codes: nothing to gain
     likely = 1.5 * float(typical(sample, min(len(sample.row), _PAIRS), measure)) * measure.total
     return min(max(float(measure.weight.max()), likely), float(measure.weight.sum()))
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.kernels import boxes, tree
-from daskpriv.kernels.codes import Codes
-from daskpriv.kernels.gower import DROP, Cells
+from daskpriv.kernels.codes import MOST, Codes
+from daskpriv.kernels.gower import CODES, DROP, HASHES, Cells, cells_of, frozen
 from daskpriv.kernels.lanes import LANES
 from daskpriv.kernels.search import Planes
-from daskpriv.space.arrays import aligned, frozen
+from daskpriv.space.arrays import aligned
 from daskpriv.space.guide import Guide
-from daskpriv.space.packed import cells_of, joined, take
+from daskpriv.space.packed import joined, take
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Index:
     part: int
     planes: Planes
     nodes: NDArray[np.int32]
-    sets: NDArray[np.uint8]
+    sets: NDArray[np.uint64]
 
     def __repr__(self) -> str:
         return f"Index(part={self.part}, rows={self.rows})"
@@ -75,7 +75,7 @@ class Index:
         perm, start, nodes, sets = tree.plant(coded.number, coded.byte, coder.caps, coder.adds, LANES)
         first, ids = _regroup(perm, first, ids)
         planes = _planes(guide, cells.integer[perm], coded.number[perm], coded.byte[perm], start, first, ids)
-        return cls(part, planes, nodes, sets)
+        return cls(part, planes, frozen(nodes), frozen(sets))
 
     def order(self, coded: Codes) -> NDArray[np.int64]:
         """The order in which query rows stand next to their neighbours."""
@@ -127,10 +127,15 @@ def _planes(
     return Planes(_without_ids(integer), *map(aligned, arrays), *_even_steps(guide))  # type: ignore[arg-type,call-arg]
 
 
-def _even_steps(guide: Guide) -> tuple[NDArray[np.float64], int]:
-    """The distance of 0, 1, 2 ... mismatches, added up as the definition adds, where they alone decide."""
+def _even_steps(guide: Guide) -> tuple[NDArray[np.float64], int, int]:
+    """What mismatches alone decide, added up as the definition adds.
+
+    The distance of 0, 1, 2 ... mismatches from the left, what one adds to a bound (0 where columns differ in that),
+    and the bound of a row that matches nowhere (65 536 where there are numbers).
+    """
     measure = guide.space.measure
-    if not guide.even:
-        return frozen(np.zeros(1)), 0
     sums = np.cumsum(np.concatenate([[0.0], measure.weight]))
-    return frozen(sums / measure.total), int(guide.coder.adds[0])
+    adds = guide.coder.adds
+    categories = measure.missing != DROP and bool(np.isin(measure.group, (CODES, HASHES)).all())
+    far = int(adds.sum()) if categories and adds.min() > 0 and adds.sum() < MOST else MOST + 1
+    return frozen(sums / measure.total), int(adds[0]) if guide.even else 0, far

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpriv.kernels.gower import HASHES, Cells, Measure, pack
-from daskpriv.space.arrays import frozen
+from daskpriv.kernels.gower import HASHES, Cells, Measure, cells_of, frozen, pack
 from daskpriv.space.block import Block
 from daskpriv.space.gower import GowerSpace
 
@@ -26,11 +25,6 @@ def packed(space: GowerSpace, block: Block) -> Cells:
 def slots(measure: Measure) -> int:
     """64-bit cells of a packed row."""
     return int(measure.slot[-1]) + (2 if measure.group[-1] == HASHES else 1)
-
-
-def cells_of(integer: NDArray[Any], row: NDArray[Any]) -> Cells:
-    """Packed rows from their bits, int64 (n, s), and their ids."""
-    return Cells(frozen(integer.view(np.float64)), frozen(integer), frozen(row))
 
 
 def take(cells: Cells, order: NDArray[Any]) -> Cells:

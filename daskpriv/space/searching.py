@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from daskpriv.kernels import codes, search, tree
 from daskpriv.kernels.codes import Codes
-from daskpriv.kernels.gower import Cells
+from daskpriv.kernels.gower import Cells, cells_of
 from daskpriv.space.block import Block
 from daskpriv.space.guide import Guide
 from daskpriv.space.index import Index
-from daskpriv.space.packed import cells_of, packed
+from daskpriv.space.packed import packed
 
 Lists = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 
@@ -110,13 +110,15 @@ def compare(
     counts = np.zeros((2, len(query)), np.int64)
     credits = []
     for index in parts:
-        credit = np.zeros(index.rows, np.int64)
+        planes = index.planes
+        credit, own = np.zeros(len(planes.first) - 1, np.int64), np.zeros(index.rows, np.int64)
         search.compare(
-            q.cells, q.codes, guide.coder, index.planes, guide.space.measure, same, limits, shares, counts[0],
-            counts[1], credit,
+            q.cells, q.codes, guide.coder, planes, guide.space.measure, same, limits, shares, counts[0], counts[1],
+            credit, own,
         )  # fmt: skip
-        held = np.flatnonzero(credit)
-        credits.append((index.planes.ids[held], credit[held]))
+        own += np.repeat(credit, np.diff(planes.first))
+        held = np.flatnonzero(own)
+        credits.append((planes.ids[held], own[held]))
     out = np.empty_like(counts)
     out[:, q.order] = counts
     return out[0], out[1], credits
