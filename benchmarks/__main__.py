@@ -1,15 +1,27 @@
-"""`python -m benchmarks [--tiny] [NAME ...]`: JSON lines, then a table."""
+"""`python -m benchmarks [--tiny] [NAME ...]`: JSON lines, then a table, then the goals."""
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
+from pathlib import Path
 from typing import Any
 
-from benchmarks import adult, kernel, stream
+from benchmarks import adult, cluster, cold, goals, growth, kernel, million, peers, scheduler, stream
 
-BENCHMARKS = {"kernel": kernel.run, "adult": adult.run, "stream": stream.run}
+BENCHMARKS = {
+    "kernel": kernel.run,
+    "growth": growth.run,
+    "million": million.run,
+    "cold": cold.run,
+    "cluster": cluster.run,
+    "adult": adult.run,
+    "stream": stream.run,
+    "scheduler": scheduler.run,
+    "peers": peers.run,
+}
 
 
 def flat(prefix: str, value: Any) -> list[tuple[str, Any]]:
@@ -19,28 +31,28 @@ def flat(prefix: str, value: Any) -> list[tuple[str, Any]]:
     return [(prefix, value)]
 
 
+def machine() -> str:
+    """The processor, as Linux names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{named[0] if named else platform.machine()}, {os.cpu_count()} cores"
+
+
 def main(arguments: list[str]) -> None:
     tiny = "--tiny" in arguments
     names = [a for a in arguments if a != "--tiny"] or list(BENCHMARKS)
-    results = {}
+    results: dict[str, Any] = {}
     for name in names:
         results[name] = BENCHMARKS[name](tiny)
-        print(
-            json.dumps(
-                {
-                    "benchmark": name,
-                    "tiny": tiny,
-                    "machine": platform.processor() or platform.machine(),
-                    **results[name],
-                }
-            )
-        )
+        print(json.dumps({"benchmark": name, "tiny": tiny, "machine": machine(), **results[name]}), flush=True)
     for name, value in flat("", results):
-        print(
-            f"{name.strip('.'):<44}{value:>14.4g}"
-            if isinstance(value, float)
-            else f"{name.strip('.'):<44}{value!s:>14}"
-        )
+        text = f"{value:>14.4g}" if isinstance(value, float) else f"{value!s:>14}"
+        print(f"{name.strip('.'):<60}{text}")
+    if not tiny:
+        print("\n".join(goals.lines(results)))
 
 
 if __name__ == "__main__":

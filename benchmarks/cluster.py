@@ -27,7 +27,8 @@ from benchmarks.scheduler import machine_busy, process, processor, wire_bytes
 from daskpriv.bench import write_adult_like
 from daskpriv.neighbours import nearest_neighbours
 
-QUERIES, REFERENCES = 150_000, 150_000  # raise them with the kernel: one worker should take 30 to 60 s
+QUERIES, REFERENCES = 2_000_000, 1_000_000
+_REDRAW = 1.0  # independent columns: the most work per query row
 _TINY, _WARM = 2000, 1000
 _FILES = 4
 _PATIENCE = 60.0
@@ -143,8 +144,8 @@ def run(tiny: bool) -> dict[str, Any]:
     shapes = {name: SHAPES[name] for name in (["two_workers"] if tiny else SHAPES)}
     out: dict[str, Any] = {"queries": queries, "references": references}
     with tempfile.TemporaryDirectory() as folder:
-        query = write_adult_like(Path(folder) / "query", queries, 1, file_rows=queries // _FILES)
-        reference = write_adult_like(Path(folder) / "reference", references, 101, file_rows=references // _FILES)
+        query = write_adult_like(Path(folder) / "query", queries, 1, _REDRAW, queries // _FILES)
+        reference = write_adult_like(Path(folder) / "reference", references, 101, _REDRAW, references // _FILES)
         small = write_adult_like(Path(folder) / "small", _WARM, 201, file_rows=_WARM // _FILES)
         for name, (workers, threads) in shapes.items():
             with local(workers, threads) as on:

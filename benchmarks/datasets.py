@@ -13,10 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from daskpriv.bench import adult_like
+
 ROOT = Path(__file__).parent.parent
 PACKAGED = ROOT / "daskpriv" / "data" / "adult"
 SHARED = ROOT.parent / "shared" / "data"
 _LARGEST = 2**62
+LARGE = "adult-like-1.6M"
 
 Floats = npt.NDArray[np.float64]
 
@@ -102,6 +105,12 @@ def _credit_like(references: int, queries: int) -> tuple[pa.Table, pa.Table]:
     return credit_like(min(queries, 50_000), 51), credit_like(min(references, 24_000), 52)
 
 
+def _adult_like(references: int, queries: int) -> tuple[pa.Table, pa.Table]:
+    """A large table with the structure of adult."""
+    query, reference = adult_like(min(queries, 50_000), 7), adult_like(min(references, 1_600_000), 1)
+    return pa.Table.from_pandas(query), pa.Table.from_pandas(reference)
+
+
 def credit_like(rows: int, seed: int) -> pa.Table:
     """24 skewed, heavy-tailed whole-number columns shaped like the UCI table of defaults of credit card clients."""
     rng = _random(seed)
@@ -168,4 +177,5 @@ CASES: dict[str, Callable[[int, int], Any]] = {
     "credit-like": _credit_like,
     "independent": _independent,
     "uniform50": _uniform,
+    LARGE: _adult_like,
 }

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import daskpriv
-from benchmarks.datasets import CASES, PACKAGED, ROOT, AbsentError, Case, case, ranges
+from benchmarks.datasets import CASES, LARGE, PACKAGED, ROOT, AbsentError, Case, case, ranges
 from benchmarks.peer_programs.adapters import PEERS
 
 ENVIRONMENTS = ROOT / ".bench-venvs"
@@ -33,6 +33,7 @@ REQUIREMENTS = Path(__file__).parent / "peers.txt"
 BUDGET_S = 10.0
 BLOCK = "privacy_block"
 TINY = ("adult", "uniform50")
+INDEXES = ("daskpriv", "pynear")
 INSTALLED = ("daskpriv", "daskpriv-call", "numba-plain", "numba-abandoning")
 UNAVAILABLE = ("clearbox-synthetic-kit",)
 OWN_RANGES = ("gower", "anonymeter", "clearbox-sure")
@@ -55,24 +56,31 @@ def ours(query: Path, reference: Path, k: int) -> Floats:
 
 def run(tiny: bool, names: Collection[str] = ()) -> dict[str, Any]:
     """Millions of pairs per CPU second and the largest error, per case and peer; `names` are cases and peers."""
-    sizes = (300, 200) if tiny else (24_421, 50_000)
     known = INSTALLED if tiny else (*PEERS, *UNAVAILABLE)
     peers = [p for p in known if p in names] or list(known)
     cases = [c for c in (*CASES, BLOCK) if c in names] or [*(TINY if tiny else CASES), BLOCK]
     out: dict[str, Any] = {}
     for name in cases:
         try:
-            out[name] = privacy_block(tiny, peers) if name == BLOCK else compared(case(name, *sizes), tiny, peers)
+            out[name] = privacy_block(tiny, peers) if name == BLOCK else compared(_sized(name, tiny), tiny, peers, name)
         except AbsentError as error:
             _tell(f"{name}: left out, {error}")
             out |= {} if tiny else {name: {"reason": str(error)}}
     return out
 
 
-def compared(tables: Case, tiny: bool, peers: Collection[str]) -> dict[str, Any]:
-    """The peers on one case."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+def _sized(name: str, tiny: bool) -> Case:
+    """A case at the size at which it is compared."""
+    if tiny:
+        return case(name, 300, 200)
+    return case(name, 1_600_000, 5_000) if name == LARGE else case(name, 24_421, 50_000)
+
+
+def compared(tables: Case, tiny: bool, peers: Collection[str], name: str) -> dict[str, Any]:
+    """The peers on one case; the large one is for indexes only."""
+    peers = [p for p in peers if name != LARGE or p in INDEXES]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
         prepare(tables, folder)
         return _each(peers, tiny, lambda peer: measured(peer, folder, tables, 0.2 if tiny else BUDGET_S))
 

@@ -18,7 +18,7 @@ from daskpriv.session import engine_for, executor_for, open_any, whole
 from daskpriv.space.gower import Missing, RangeFrom, SpaceOptions
 from daskpriv.tables.schema import Schema
 
-_SMALL = 5_000_000
+_SMALL = 1_000_000  # neighbours; more of them stay on the workers instead of passing through the scheduler
 
 
 class Computed(np.ndarray[Any, Any]):

@@ -432,7 +432,7 @@ def test_the_attack_finds_a_slack_that_is_too_small(lowered: Any, monkeypatch: p
         level = ((distance + 1e-322) * total * (1 + 1e-12) + 1e-290) * coder.scale
         slack = a + 2 - less
         allowed = np.where(level < MOST - slack, np.minimum(level, MOST).astype(np.int64) + slack, MOST)
-        level = np.minimum((distance - 1e-322) * total / (1 + 1e-12) * coder.scale, MOST)
+        level = np.clip((distance - 1e-322) * total / (1 + 1e-12) * coder.scale, 0, MOST)
         return allowed, np.trunc(level).astype(np.int64) - a - b - 2 + less
 
     def checked(distance: Floats, coder: Any, total: float) -> tuple[Array, Array]:

@@ -355,9 +355,7 @@ def compare(
 @inlined
 def _sure(distance: float, total: float, coder: Coder) -> int:
     """A bound below which a row is closer than `distance` without looking (proof in `codes`)."""
-    level = (distance - FAINT) * total / SLACK * coder.scale
-    if not level > 0.0:
-        return -1
+    level = max((distance - FAINT) * total / SLACK * coder.scale, 0.0)
     if not level < MOST:
         level = float(MOST)
     return int(level) - len(coder.group) - len(coder.source) - 2
