@@ -36,7 +36,9 @@ def engine_for(
 ) -> Engine:
     """An engine whose layout fits these tables; `block_rows` is the caller's wish, if any."""
     asked = None if block_rows is None else whole(block_rows, "block_rows")
-    cut = layout({name: table.rows for name, table in tables.items()}, executor.slots, asked)
+    columns = max(len(table.schema.names) for table in tables.values())
+    rows = {name: table.rows for name, table in tables.items()}
+    cut = layout(rows, executor.slots, asked, columns, executor.memory_per_slot)
     return Engine(executor, cut, listener)
 
 

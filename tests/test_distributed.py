@@ -18,11 +18,13 @@ import pytest
 from distributed import Client
 
 import daskpriv
+from daskpriv.bench import adult_like
 from daskpriv.engine.executor import Serial, Threads
-from daskpriv.engine.plan import Layout, groups, layout, slices
+from daskpriv.engine.plan import Layout, groups, index_row_bytes, layout, slices
 from daskpriv.engine.run import Engine
 from daskpriv.errors import PlanError
-from daskpriv.prepare import Columns, survey
+from daskpriv.prepare import Columns, encode, spaces_for, survey
+from daskpriv.space.gower import SpaceOptions
 from daskpriv.tables.open import open_table
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -187,11 +189,24 @@ def test_slices_cover_every_row_once_and_take_seconds() -> None:
     assert slices(100, 1.0) == [(0, 100)]
 
 
-@pytest.mark.parametrize(("rows", "slots"), [(100, 2), (50_000, 2), (10**7, 16), (10**9, 4000)])
-def test_the_graph_stays_small(rows: int, slots: int) -> None:
-    cut = layout({"train": rows, "synthetic": rows}, slots)
-    assert -(-rows // cut.block_rows) <= 20_000
-    assert cut.parts(rows, slots) <= max(rows // 100_000, 1)
+@pytest.mark.parametrize("memory", [None, 2**31, 12 * 2**30])
+@pytest.mark.parametrize(("rows", "slots"), [(100, 2), (50_000, 2), (10**7, 16), (650_000_000, 1000), (10**9, 4000)])
+def test_the_graph_stays_small(rows: int, slots: int, memory: int | None) -> None:
+    """Search tasks: one per block, or one per block, group of parts and round."""
+    cut = layout({"train": rows, "synthetic": rows}, slots, columns=15, memory_per_slot=memory)
+    blocks, held = -(-rows // cut.block_rows), -(-rows // cut.group_rows)
+    assert blocks * (1 if held == 1 else 2 * held) <= 51_000
+    assert cut.parts(rows, slots) <= max(rows // 100_000, held)
+
+
+def test_an_indexed_row_takes_no_more_than_the_plan_counts() -> None:
+    """The other formula of docs/engine.md."""
+    frame = adult_like(20_000, 3)
+    engine = Engine(Serial(), Layout(20_000, 20_000))
+    surveyed = survey(engine, {"t": open_table(frame, "t")}, Columns(), ("t",))
+    prepared = spaces_for(engine, surveyed, encode(engine, surveyed), SpaceOptions(), ("t",))
+    reference = engine.index(prepared.blocks["t"], prepared.spaces["t", "t"])
+    assert reference.parts[0].nbytes <= 20_000 * index_row_bytes(15)
 
 
 def test_what_does_not_fit_is_refused_before_it_runs(

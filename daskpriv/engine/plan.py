@@ -10,7 +10,7 @@ from daskpriv.errors import PlanError
 from daskpriv.evidence import Role
 
 SMALLEST, LARGEST = 1024, 65_536
-_MOST_BLOCKS = 20_000
+_MOST_TASKS = 50_000
 _LARGEST_PART, _SMALLEST_PART = 2_000_000, 100_000
 _LARGEST_GROUP = 2**40
 _TASK_SECONDS = 2.0
@@ -37,25 +37,28 @@ class Layout:
         return max(-(-rows // min(self.group_rows, _LARGEST_PART)), side_by_side, 1)
 
 
-def layout(rows: Mapping[Role, int], slots: int, block_rows: int | None = None) -> Layout:
-    """Cut tables of these sizes for `slots` concurrent tasks.
+def layout(
+    rows: Mapping[Role, int],
+    slots: int,
+    block_rows: int | None = None,
+    columns: int = 0,
+    memory_per_slot: int | None = None,
+) -> Layout:
+    """Cut tables of these sizes, of at most so many columns, for `slots` concurrent tasks.
 
     Blocks are small enough to keep every slot busy and large enough to keep the graph small against Dask's
-    millisecond per task: the number of tasks of a search is linear in the number of blocks.
+    millisecond per task. A search is one task per block, or two per block and group of index parts where a worker
+    cannot hold all parts at once; its tasks stay below 50 000 either way.
     """
     most = max(rows.values())
+    group_rows = _LARGEST_GROUP
+    if memory_per_slot is not None:
+        group_rows = max(min(int(memory_per_slot * _INDEX_SHARE) // index_row_bytes(columns), group_rows), 1)
     if block_rows is None:
         block_rows = min(max(-(-most // (4 * slots)), SMALLEST), LARGEST)
-        block_rows = max(block_rows, -(-most // _MOST_BLOCKS))
-    return Layout(block_rows, _LARGEST_GROUP)
-
-
-def within_memory(layout: Layout, row_bytes: int, memory_per_slot: int | None) -> Layout:
-    """The layout with groups that fit the memory of a worker."""
-    if memory_per_slot is None:
-        return layout
-    fits = int(memory_per_slot * _INDEX_SHARE) // index_row_bytes(row_bytes)
-    return Layout(layout.block_rows, max(min(layout.group_rows, fits), 1))
+        rounds = 1 if most <= group_rows else 2 * (most // group_rows + 1)
+        block_rows = max(block_rows, -(-most * rounds // _MOST_TASKS))
+    return Layout(block_rows, group_rows)
 
 
 def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
@@ -97,12 +100,15 @@ def check_memory(layout: Layout, rows: int, row_bytes: int, k: int, memory_per_s
     )
 
 
-def index_row_bytes(row_bytes: int) -> int:
-    """Bytes of one indexed row: 64 bits per column, codes, boxes and ids; `row_bytes` are those of an encoded row."""
-    return 2 * row_bytes + 48
+def index_row_bytes(columns: int) -> int:
+    """Bytes of one indexed row, at most: per column 64 bits and codes in tiles half full, ids, boxes.
+
+    Hashed categories count twice.
+    """
+    return 16 * columns + 48
 
 
 def _need(block_rows: int, rows: int, row_bytes: int, k: int) -> int:
     """Bytes of a task: query rows (encoded, packed, in search order, coded), lists, and as many indexed rows."""
     query = min(block_rows, rows)
-    return query * (row_bytes + 5 * row_bytes + 3 * (16 * k + 8)) + min(query, rows) * index_row_bytes(row_bytes)
+    return query * (6 * row_bytes + 3 * (16 * k + 8) + index_row_bytes(row_bytes // 8))

@@ -14,7 +14,7 @@ import numpy as np
 
 from daskpriv.engine import tasks
 from daskpriv.engine.executor import Executor, Handle
-from daskpriv.engine.plan import SMALLEST, Layout, groups, slices, within_memory
+from daskpriv.engine.plan import SMALLEST, Layout, groups, slices
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, StageStarted, TaskDone, silent
 from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Facts, Neighbours, Request, Role
@@ -23,7 +23,6 @@ from daskpriv.space.buckets import Buckets
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace
 from daskpriv.space.guide import Guide
-from daskpriv.space.packed import slots
 from daskpriv.space.reading import Reading
 from daskpriv.space.summary import PartSummary, summarise
 from daskpriv.stats.selection import Quantiles, Selection
@@ -222,8 +221,7 @@ class Engine:
         shared_space = self._share(space)
         extents = [submit(f"extent-{role}", tasks.extent, h, shared_space) for h in blocks.handles]
         extent = self._fetch(f"measure {role}", self._tree(f"extent-{role}", extents, _add))
-        layout = within_memory(self.layout, 8 * (slots(space.measure) + 1), self.executor.memory_per_slot)
-        guide = Guide.fit(space, extent, layout.parts(blocks.rows, self.executor.slots))
+        guide = Guide.fit(space, extent, self.layout.parts(blocks.rows, self.executor.slots))
         shared = self._share(guide)
         if guide.parts == 1:
             handle = submit(f"index-{role}", tasks.index_blocks, shared, list(blocks.handles))
@@ -236,7 +234,7 @@ class Engine:
             pieces = [submit(f"piece-{role}", tasks.pick, h, int(part)) for h in scattered]
             parts[part] = submit(f"index-{role}", tasks.index_pieces, shared, int(part), pieces)
         guide = guide.without(np.array(sizes) == 0)
-        return Reference(guide, self._share(guide), parts, groups(sizes, layout), sizes)
+        return Reference(guide, self._share(guide), parts, groups(sizes, self.layout), sizes)
 
     def _await_indexes(self, indexed: Iterable[Reference]) -> None:
         new = [h for r in {id(r): r for r in indexed}.values() if not r.ready for h in r.parts if h is not None]

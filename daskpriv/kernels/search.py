@@ -18,6 +18,7 @@ from daskpriv.kernels.lanes import LANES, box_bounds, first_lane, least_lane, ro
 
 _ALL = np.uint32(0xFFFFFFFF)
 _ONE = np.uint32(1)
+_SORTED = 6  # boxes of a group opened nearest first; where more must be opened, order no longer pays
 
 
 class Planes(NamedTuple):
@@ -51,11 +52,12 @@ class Planes(NamedTuple):
 
 
 class _Walk(NamedTuple):
-    """Where a query stands in the tree: for every level its group, the bounds and the boxes still to visit."""
+    """Where a query stands in the tree: per level its group, bounds, boxes still to visit, and how many it opened."""
 
     group: NDArray[np.int64]
     bound: NDArray[np.uint16]
     mask: NDArray[np.uint32]
+    opened: NDArray[np.int64]
     level: NDArray[np.int64]
 
 
@@ -91,6 +93,7 @@ def _open(
         words.add, a, b, np.uint16(base), code, walk.bound[level],
     )  # fmt: skip
     walk.mask[level] = mask & _first(planes.width[level] - LANES * group)
+    walk.opened[level] = 0
     walk.level[0] = level
 
 
@@ -107,11 +110,14 @@ def _next_tile(walk: _Walk, planes: Planes, coder: Coder, words: Words, base: in
                 break
             level += 1
             continue
-        lane = _pick(walk.bound[level], mask)
+        sorting = walk.opened[level] < _SORTED
+        lane = _pick(walk.bound[level], mask) if sorting else first_lane(mask)
         if walk.bound[level, lane] > code:
-            walk.mask[level] = np.uint32(0)
+            # Nearest first: no other box of the group is nearer.
+            walk.mask[level] = np.uint32(0) if sorting else mask & (mask - _ONE)
             continue
         walk.mask[level] = mask & ~(_ONE << np.uint32(lane))
+        walk.opened[level] += 1
         child = LANES * walk.group[level] + lane
         if level == 1:
             tile = child
@@ -153,6 +159,7 @@ def _scratch(a: int, b: int, levels: int) -> tuple[Words, _Walk]:
         np.zeros(levels, np.int64),
         np.zeros((levels, LANES), np.uint16),
         np.zeros(levels, np.uint32),
+        np.zeros(levels, np.int64),
         np.zeros(1, np.int64),
     )
     return words, walk
