@@ -30,7 +30,7 @@ from benchmarks.peer_programs.adapters import PEERS
 
 ENVIRONMENTS = ROOT / ".bench-venvs"
 REQUIREMENTS = Path(__file__).parent / "peers.txt"
-BUDGET_S = 10.0
+BUDGET_S = 5.0
 BLOCK = "privacy_block"
 TINY = ("adult", "uniform50")
 INDEXES = ("daskpriv", "pynear")

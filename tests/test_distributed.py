@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 
 import daskpriv
 from daskpriv.bench import adult_like
@@ -23,6 +24,8 @@ from daskpriv.engine.executor import Serial, Threads
 from daskpriv.engine.plan import Layout, groups, index_row_bytes, layout, slices
 from daskpriv.engine.run import Engine
 from daskpriv.errors import PlanError
+from daskpriv.events import Event, StageStarted
+from daskpriv.evidence import Neighbours, NeighbourTable
 from daskpriv.prepare import Columns, encode, spaces_for, survey
 from daskpriv.space.gower import SpaceOptions
 from daskpriv.tables.open import open_table
@@ -215,3 +218,48 @@ def test_what_does_not_fit_is_refused_before_it_runs(
     monkeypatch.setattr("daskpriv.engine.executor.available_memory", lambda: 10_000)
     with pytest.raises(PlanError, match=r"use block_rows=\d+ or fewer"):
         daskpriv.evaluate(**tables)
+
+
+def test_parts_that_cannot_hold_a_nearer_row_are_left_out() -> None:
+    """Two far apart crowds, a block each: the second round has nothing to do, and the answer is that of one index."""
+    rng = np.random.default_rng(5)
+    crowds = [pd.DataFrame({f"x{i}": rng.normal(at, 0.01, 300) for i in range(4)}) for at in (0.0, 100.0)]
+    frame = pd.concat(crowds, ignore_index=True)
+    stages: list[tuple[str, int]] = []
+
+    def found(cut: Layout) -> tuple[list[NeighbourTable], Engine]:
+        def listen(event: Event) -> None:
+            if isinstance(event, StageStarted):
+                stages.append((event.stage, event.tasks))
+
+        engine = Engine(Serial(), cut, listen)
+        surveyed = survey(engine, {"t": open_table(frame, "t")}, Columns(), ("t",))
+        prepared = spaces_for(engine, surveyed, encode(engine, surveyed), SpaceOptions(), ("t",))
+        handles = engine.search([Neighbours("t", "t", 2)], prepared.blocks, prepared.spaces)["t", "t"]
+        return handles, engine
+
+    one, _ = found(Layout(300, 10_000))
+    stages.clear()
+    many, _ = found(Layout(300, 300))
+    assert dict(stages)["search-t-x-t at home"] >= 2
+    assert dict(stages)["search"] == 0
+    for a, b in zip(one, many, strict=True):
+        assert np.array_equal(a.distance, b.distance) and np.array_equal(a.row, b.row)
+
+
+@pytest.mark.cluster
+@pytest.mark.xdist_group("cluster")
+def test_workers_that_join_late_and_leave_change_nothing(tables: dict[str, pd.DataFrame]) -> None:
+    """An adaptive cluster: it starts with one worker, grows while the search runs, and shrinks again."""
+    query, reference = tables["synthetic"], tables["train"]
+    expected = daskpriv.nearest_neighbours(query, reference, k=3)
+    options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    with LocalCluster(n_workers=1, host="127.0.0.1", **options) as cluster, Client(cluster) as client:
+        cluster.adapt(minimum=1, maximum=3, interval="50ms", target_duration="10ms", wait_count=1)
+        seen = set()
+        for block_rows in (10, 25):
+            found = daskpriv.nearest_neighbours(query, reference, k=3, client=client, block_rows=block_rows)
+            seen |= set(client.scheduler_info(n_workers=-1)["workers"])
+            for name in ("distance", "row", "ties"):
+                assert np.array_equal(getattr(found, name), getattr(expected, name))
+        assert len(seen) > 1

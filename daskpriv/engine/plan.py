@@ -76,9 +76,14 @@ def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
     return out
 
 
-def slices(rows: int, seconds_per_row: float) -> list[tuple[int, int]]:
-    """Cut the rows of a query block into search tasks of about two seconds."""
-    step = rows if seconds_per_row <= 0 else min(max(int(_TASK_SECONDS / seconds_per_row), 256), rows)
+def task_seconds(rows: int, seconds_per_row: float, slots: int) -> float:
+    """How long a search task should take: two seconds, less where every slot would get only a few of them."""
+    return min(max(rows * seconds_per_row / (16 * slots), 0.25), _TASK_SECONDS)
+
+
+def slices(rows: int, seconds_per_row: float, seconds: float = _TASK_SECONDS) -> list[tuple[int, int]]:
+    """Cut the rows of a query block into search tasks of about so many seconds."""
+    step = rows if seconds_per_row <= 0 else min(max(int(seconds / seconds_per_row), 256), rows)
     count = -(-rows // step)
     edges = [rows * i // count for i in range(count + 1)]
     return list(itertools.pairwise(edges))

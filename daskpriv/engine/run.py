@@ -14,12 +14,13 @@ import numpy as np
 
 from daskpriv.engine import tasks
 from daskpriv.engine.executor import Executor, Handle
-from daskpriv.engine.plan import SMALLEST, Layout, groups, slices
+from daskpriv.engine.plan import SMALLEST, Layout, groups, slices, task_seconds
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, StageStarted, TaskDone, silent
 from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Facts, Neighbours, Request, Role
 from daskpriv.protocol import Metric, Result
 from daskpriv.space.buckets import Buckets
+from daskpriv.space.cover import Covers
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace
 from daskpriv.space.guide import Guide
@@ -254,9 +255,10 @@ class Engine:
         parts = [reference.parts[p] for p in reference.groups[0]]
         fixed = (k, reference.shared, parts, self._same(pair))
         pace = self._pace(query, fixed)
+        seconds = task_seconds(query.rows, pace, self.executor.slots)
         scan = _Scan([], [])
         for handle, size in zip(query.handles, query.sizes, strict=True):
-            cut = slices(size, pace)
+            cut = slices(size, pace, seconds)
             found = [self.executor.submit(name, tasks.search, handle, rows, *fixed) for rows in cut]
             scan.pairs.extend((b - a) * reference.rows for a, b in cut)
             scan.started.extend(found)
@@ -274,30 +276,49 @@ class Engine:
     def _scan_groups(self, name: str, pair: Pair, k: int, query: Blocks, reference: Reference) -> _Scan:
         """Two rounds, for references of which a worker can hold only some parts.
 
-        First every query row searches where it belongs; then, with the distances found there, everywhere else. The
-        pairs of query blocks and parts that have no row to search in the first round are left out.
+        First every query row searches where it belongs. Then, with the distances found there, it searches elsewhere:
+        a group of parts in whose boxes no row of a block can have a nearer neighbour is left out.
         """
-        submit = self.executor.submit
-        homes = [submit("belonging", tasks.belonging, h, reference.shared) for h in query.handles]
-        self._run("belonging", homes)
-        counts = self.executor.gather(homes)
+        groups = [(group, [reference.parts[p] for p in group]) for group in reference.groups]
+        same = self._same(pair)
+
+        def start(place: int, parts: list[Handle | None], *home: Handle) -> Handle:
+            rows = (0, query.sizes[place])
+            return self.executor.submit(
+                name, tasks.search, query.handles[place], rows, k, reference.shared, parts, same, *home
+            )
+
+        counts = self._ask("belonging", tasks.belonging, query.handles, reference.shared)
+        first = [
+            [start(i, parts) for group, parts in groups if sum(count[p] for p in group)]
+            for i, count in enumerate(counts)
+        ]
+        pairs = [n * reference.rows // len(row) for n, row in zip(query.sizes, first, strict=True) for _ in row]
+        self._run(f"{name} at home", [h for row in first for h in row], pairs)
+        homes = [self._tree(f"merge-{name}", row, tasks.merge_tables) for row in first]
+        covers = self._share(self._covers(reference))
+        reaches = self._ask("reach", tasks.needed, query.handles, homes, reference.shared, covers)
         scan = _Scan([], [])
-        for handle, size, count in zip(query.handles, query.sizes, counts, strict=True):
-            fixed = (k, reference.shared)
-            first, second = [], []
-            for group in reference.groups:
-                parts = [reference.parts[p] for p in group]
-                if sum(count[p] for p in group):
-                    first.append(submit(name, tasks.search, handle, (0, size), *fixed, parts, self._same(pair)))
-            home = self._tree(f"merge-{name}", first, tasks.merge_tables)
-            for group in reference.groups:
-                parts = [reference.parts[p] for p in group]
-                if sum(count[p] for p in group) < size:
-                    second.append(submit(name, tasks.search, handle, (0, size), *fixed, parts, self._same(pair), home))
-            scan.started.extend([*first, *second])
-            scan.pairs.extend([size * reference.rows] + [0] * (len(first) + len(second) - 1))
-            scan.rows.append([home, *second])
+        for i, reach in enumerate(reaches):
+            second = [start(i, parts, homes[i]) for group, parts in groups if sum(reach[p] for p in group)]
+            scan.started.extend(second)
+            scan.rows.append([homes[i], *second])
+        scan.pairs.extend([0] * len(scan.started))
         return scan
+
+    def _ask(self, stage: str, fn: Callable[..., Any], handles: Sequence[Handle], *rest: Any) -> list[Any]:
+        """Something small about every block; lists among `rest` hold one handle per block."""
+        asked = []
+        for i, h in enumerate(handles):
+            own = [r[i] if isinstance(r, list) else r for r in rest]
+            asked.append(self.executor.submit(stage, fn, h, *own))
+        self._run(stage, asked)
+        return self.executor.gather(asked)
+
+    def _covers(self, reference: Reference) -> Covers:
+        held = [p for p, h in enumerate(reference.parts) if h is not None]
+        found = self._ask("cover", tasks.cover, [reference.parts[p] for p in held])
+        return Covers.of(dict(zip(held, found, strict=True)), reference.groups, len(reference.parts))
 
     def _finish(self, name: str, scans: Mapping[Any, _Scan], fn: Callable[..., Any]) -> dict[Any, list[Handle]]:
         """Wait for scans, then tree-merge what was found for each query block."""

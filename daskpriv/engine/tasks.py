@@ -15,6 +15,7 @@ from daskpriv.kernels.topk import merge
 from daskpriv.protocol import Metric
 from daskpriv.space.block import Block
 from daskpriv.space.buckets import Buckets
+from daskpriv.space.cover import Cover, Covers
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace, rank_of
 from daskpriv.space.guide import Extent, Guide
@@ -139,6 +140,16 @@ def belonging(query: Block, guide: Guide) -> NDArray[np.int64]:
     """How many rows of a block belong to each part, int64 (parts,)."""
     coded = guide.encode(packed(guide.space, query))
     return np.bincount(guide.part_of(coded), minlength=guide.parts)
+
+
+def cover(index: Index) -> Cover:
+    """The outermost box of a part."""
+    return index.cover
+
+
+def needed(query: Block, home: NeighbourTable, guide: Guide, covers: Covers) -> NDArray[np.int64]:
+    """How many rows of a block may have nearer neighbours in each part than those found where they belong."""
+    return covers.needed(guide, query, home.distance[:, -1])
 
 
 def joined_tables(tables: Sequence[NeighbourTable]) -> NeighbourTable:

@@ -193,10 +193,10 @@ def _warm(
 @inlined
 def _repeats(i: int, q: Cells) -> bool:
     """Whether query row i equals the row before it."""
-    same = True
-    for s in range(q.integer.shape[1]):
-        same &= q.integer[i, s] == q.integer[i - 1, s]
-    return same
+    s = 0
+    while s < q.integer.shape[1] and q.integer[i, s] == q.integer[i - 1, s]:
+        s += 1
+    return s == q.integer.shape[1]
 
 
 @compiled
@@ -357,6 +357,42 @@ def compare(
                 credit[j] += share[i]
                 if mine >= 0:
                     own[mine] -= share[i]
+
+
+@compiled
+def reach(
+    codes: Codes,
+    coder: Coder,
+    measure: Measure,
+    box: NDArray[np.uint16],
+    held: NDArray[np.uint32],
+    held_at: NDArray[np.int64],
+    home: NDArray[np.int32],
+    group: NDArray[np.int64],
+    enough: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """How many query rows may find a row within `enough` (n,) in each part, int64 (parts,).
+
+    Parts of the same `group` (parts,) as the one where a row is at `home` (n,) do not count.
+    """
+    parts = len(group)
+    a, b = len(coder.group), len(coder.source)
+    words, walk = _scratch(a, b, 1)
+    seen = np.zeros(parts, np.int64)
+    for i in range(len(enough)):
+        base, _ = spell(codes, i, coder, held_at, measure.missing, words)
+        code = _code_limit(sum_limit(enough[i], measure.total), coder.scale, a + 2)
+        for g in range((parts + LANES - 1) // LANES):
+            mask = box_bounds(
+                box, g * 2 * LANES * a, held, g * held_at[b], words.number, words.cap, words.bit, words.add, a, b,
+                np.uint16(base), code, walk.bound[0],
+            )  # fmt: skip
+            mask &= _first(parts - LANES * g)
+            while mask != 0:
+                part = LANES * g + first_lane(mask)
+                seen[part] += group[part] != group[home[i]]
+                mask &= mask - _ONE
+    return seen
 
 
 @inlined

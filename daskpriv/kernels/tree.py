@@ -278,11 +278,11 @@ def descend(
         while nodes[node, 0] != LEAF:
             column, value = nodes[node, 0], nodes[node, 1]
             if column < a:
-                left = num[i, column] <= value
+                left = np.int64(num[i, column] <= value)
             else:
                 byte = np.uint64(nom[i, column - a])
-                left = (sets[value, byte >> np.uint64(6)] >> (byte & np.uint64(63))) & np.uint64(1) != 0
-            node = nodes[node, 2] if left else nodes[node, 3]
+                left = np.int64((sets[value, byte >> np.uint64(6)] >> (byte & np.uint64(63))) & np.uint64(1))
+            node = nodes[node, 3 - left]
         tile[i] = nodes[node, 1]
     return tile
 
