@@ -19,18 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 from dask.utils import key_split
 from distributed import Client, LocalCluster
 
 from benchmarks.scheduler import machine_busy, process, processor, wire_bytes
+from daskpriv.bench import write_adult_like
 from daskpriv.neighbours import nearest_neighbours
 
-QUERIES, REFERENCES = 150_000, 150_000
-_COLUMNS = 20  # of uniform noise: the search is most of the work, as it is for tables of 10^8 rows
+QUERIES, REFERENCES, _K = 3_000_000, 1_000_000, 5
+_REDRAW = 1.0  # independent columns: the most work per query row
 _TINY, _WARM = 2000, 1000
 _FILES = 4
 _PATIENCE = 60.0
@@ -117,7 +115,7 @@ def measure(on: Local, query: Path, reference: Path, pairs: int) -> dict[str, An
     scheduler, own, machine = processor(on.home), time.process_time(), machine_busy()
     family = sum(map(processor, on.home.children(recursive=True)))
     begun = time.perf_counter()
-    nearest_neighbours(str(query), str(reference), client=on.client)
+    nearest_neighbours(str(query), str(reference), k=_K, client=on.client)
     wall = time.perf_counter() - begun
     scheduler, own = processor(on.home) - scheduler, time.process_time() - own
     family = sum(map(processor, on.home.children(recursive=True))) - family
@@ -140,29 +138,19 @@ def measure(on: Local, query: Path, reference: Path, pairs: int) -> dict[str, An
     }
 
 
-def write_noise(folder: Path, rows: int, seed: int) -> Path:
-    """Uniform numbers as a directory of Parquet files."""
-    folder.mkdir(parents=True)
-    values = np.random.Generator(np.random.Philox(key=seed)).random((_COLUMNS, rows))
-    for place, part in enumerate(np.array_split(values, _FILES, axis=1)):
-        table = pa.table({f"u{i:02d}": column for i, column in enumerate(part)})
-        pq.write_table(table, folder / f"part-{place}.parquet")
-    return folder
-
-
 def run(tiny: bool) -> dict[str, Any]:
     """The same search on one worker, two workers, and one worker with two threads, each after a small warm run."""
     queries, references = (_TINY, _TINY) if tiny else (QUERIES, REFERENCES)
     shapes = {name: SHAPES[name] for name in (["two_workers"] if tiny else SHAPES)}
     out: dict[str, Any] = {"queries": queries, "references": references}
     with tempfile.TemporaryDirectory() as folder:
-        query = write_noise(Path(folder) / "query", queries, 1)
-        reference = write_noise(Path(folder) / "reference", references, 2)
-        small = write_noise(Path(folder) / "small", _WARM, 3)
+        query = write_adult_like(Path(folder) / "query", queries, 1, _REDRAW)
+        reference = write_adult_like(Path(folder) / "reference", references, 101, _REDRAW)
+        small = write_adult_like(Path(folder) / "small", _WARM, 201, _REDRAW, _WARM // _FILES)
         for name, (workers, threads) in shapes.items():
             with local(workers, threads) as on:
                 for _ in range(2 * on.slots):
-                    nearest_neighbours(str(small), str(small), client=on.client)
+                    nearest_neighbours(str(small), str(small), k=_K, client=on.client)
                 out[name] = measure(on, query, reference, queries * references)
     for name in out.keys() & SHAPES.keys() - {"one_worker"}:
         if "one_worker" in out:

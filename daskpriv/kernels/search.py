@@ -360,6 +360,20 @@ def compare(
 
 
 @compiled
+def restored(
+    order: NDArray[np.int64], nearest: NDArray[np.float64], row: NDArray[np.int64], ties: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Lists of query rows that stand in this order, in the order of the query block."""
+    out = np.empty_like(nearest), np.empty_like(row), np.empty_like(ties)
+    for i in range(len(order)):
+        j = order[i]
+        out[2][j] = ties[i]
+        for p in range(nearest.shape[1]):
+            out[0][j, p], out[1][j, p] = nearest[i, p], row[i, p]
+    return out
+
+
+@compiled
 def reach(
     codes: Codes,
     coder: Coder,

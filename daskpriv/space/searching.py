@@ -80,10 +80,8 @@ def nearest(
                     _cells(q.cells, s), _some(q.codes, s), guide.coder, index.planes, guide.space.measure, same,
                     limit[s], distance[s], row[s], ties[s],
                 )  # fmt: skip
-    found = tuple(np.empty_like(a) for a in (distance, row, ties))
-    for out, a in zip(found, (distance, row, ties), strict=True):
-        out[q.order] = a
-    return found  # type: ignore[return-value]
+    found: Lists = search.restored(q.order, distance, row, ties)
+    return found
 
 
 def _cells(cells: Cells, s: slice) -> Cells:
