@@ -71,7 +71,9 @@ def plot(curves: dict[str, Any]) -> str:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
-        parts.append(f'<text x="{places[-1][0] + 6:.1f}" y="{places[-1][1] + 4:.1f}" fill="{colour}">{name}</text>')
+        below = 14 if name == next(iter(lines)) else 0  # the curves end close together
+        at, height = places[-1][0] + 6, places[-1][1] + 2 + below
+        parts.append(f'<text x="{at:.1f}" y="{height:.1f}" fill="{colour}">{name}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
         f'font-size="12"><rect width="100%" height="100%" fill="#fff"/>'

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.peer_programs.adapters import PEERS, Floats, Peer
 
 _WARM_UP, _FIRST = 4, 8
+_SHORT_S, _MOST_RUNS = 1.0, 10
 
 
 def pin() -> None:
@@ -29,6 +30,16 @@ def timed(peer: Peer, rows: int) -> tuple[float, Floats]:
     begun = time.process_time()
     found = peer.nearest()
     return time.process_time() - begun, found
+
+
+def averaged(peer: Peer, rows: int) -> tuple[float, Floats]:
+    """The mean of several runs where one is short, so that a fast peer is not judged by its first touch of memory."""
+    spent, found = timed(peer, rows)
+    runs = 1
+    while spent < _SHORT_S and runs < _MOST_RUNS:
+        spent += timed(peer, rows)[0]
+        runs += 1
+    return spent / runs, found
 
 
 def affordable(peer: Peer, rows: int, seconds: float) -> int:
@@ -53,7 +64,7 @@ def main(folder: Path, name: str, seconds: float) -> None:
     rows = affordable(peer, rows, seconds)
     if rows == references:
         rows -= 1  # `gower` fills half a matrix when both tables have the same number of rows
-    spent, found = timed(peer, rows)
+    spent, found = averaged(peer, rows)
     np.save(folder / f"found-{name}.npy", np.asarray(found, dtype=np.float64))
     print(json.dumps({"rows": rows, "build_s": build, "query_s": spent}))
 
