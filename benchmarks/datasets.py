@@ -46,7 +46,7 @@ def case(name: str, references: int = _LARGEST, queries: int = _LARGEST) -> Case
 
 def ranges(reference: pa.Table) -> pa.Table:
     """Columns `column` and `range`: largest minus smallest value of every numeric column, in float64."""
-    names = [f.name for f in reference.schema if not pa.types.is_string(f.type)]
+    names = [f.name for f in reference.schema if not (pa.types.is_string(f.type) or pa.types.is_large_string(f.type))]
     values = (reference[name].to_numpy().astype(np.float64) for name in names)
     return pa.table({"column": names, "range": pa.array([float(v.max() - v.min()) for v in values], pa.float64())})
 
