@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 import daskpriv
 from daskpriv.bench import adult_like
 from daskpriv.engine.executor import Serial, Threads
-from daskpriv.engine.plan import Layout, groups, index_row_bytes, layout, slices
+from daskpriv.engine.plan import Layout, bunches, check_memory, groups, index_row_bytes, layout, slices
 from daskpriv.engine.run import Engine
 from daskpriv.errors import PlanError
 from daskpriv.events import Event, StageStarted
@@ -198,7 +198,11 @@ def test_the_graph_stays_small(rows: int, slots: int, memory: int | None) -> Non
     """Search tasks: one per block, or one per block, group of parts and round."""
     cut = layout({"train": rows, "synthetic": rows}, slots, columns=15, memory_per_slot=memory)
     blocks, held = -(-rows // cut.block_rows), -(-rows // cut.group_rows)
-    assert blocks * (1 if held == 1 else 2 * held) <= 51_000
+    if memory is None or memory > 2**31:
+        assert blocks * (1 if held == 1 else 2 * held) <= 51_000
+    check_memory(cut, rows, 8 * 15 + 8, 2, memory)  # what the plan chooses, it does not refuse
+    assert sum(map(len, bunches(blocks, cut.parts(rows, slots)))) == blocks
+    assert len(bunches(blocks, cut.parts(rows, slots))) * cut.parts(rows, slots) <= 21_000
     assert cut.parts(rows, slots) <= max(rows // 100_000, held)
 
 
@@ -250,16 +254,22 @@ def test_parts_that_cannot_hold_a_nearer_row_are_left_out() -> None:
 @pytest.mark.cluster
 @pytest.mark.xdist_group("cluster")
 def test_workers_that_join_late_and_leave_change_nothing(tables: dict[str, pd.DataFrame]) -> None:
-    """An adaptive cluster: it starts with one worker, grows while the search runs, and shrinks again."""
+    """It starts with one worker, two more join before the index is built, and two leave while the search runs."""
     query, reference = tables["synthetic"], tables["train"]
     expected = daskpriv.nearest_neighbours(query, reference, k=3)
     options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    counts = []
     with LocalCluster(n_workers=1, host="127.0.0.1", **options) as cluster, Client(cluster) as client:
-        cluster.adapt(minimum=1, maximum=3, interval="50ms", target_duration="10ms", wait_count=1)
-        seen = set()
-        for block_rows in (10, 25):
-            found = daskpriv.nearest_neighbours(query, reference, k=3, client=client, block_rows=block_rows)
-            seen |= set(client.scheduler_info(n_workers=-1)["workers"])
-            for name in ("distance", "row", "ties"):
-                assert np.array_equal(getattr(found, name), getattr(expected, name))
-        assert len(seen) > 1
+
+        def steer(event: Event) -> None:
+            if isinstance(event, StageStarted) and event.stage == "encode query":
+                cluster.scale(3)
+                client.wait_for_workers(3, timeout=60)
+            elif isinstance(event, StageStarted) and event.stage == "search":
+                cluster.scale(1)
+            counts.append(len(client.scheduler_info(n_workers=-1)["workers"]))
+
+        found = daskpriv.nearest_neighbours(query, reference, k=3, client=client, block_rows=20, progress=steer)
+    assert {1, 3} <= set(counts)
+    for name in ("distance", "row", "ties"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name))

@@ -11,7 +11,8 @@ from daskpriv.evidence import Role
 
 SMALLEST, LARGEST = 1024, 65_536
 _MOST_TASKS = 50_000
-_LARGEST_PART, _SMALLEST_PART = 2_000_000, 100_000
+_LARGEST_PART, _SMALLEST_PART, _MOST_SIDE_BY_SIDE = 2_000_000, 100_000, 32
+_MOST_PIECES = 20_000
 _LARGEST_GROUP = 2**40
 _TASK_SECONDS = 2.0
 _INDEX_SHARE = 0.4  # of a worker's memory, for the reference rows that one search task holds
@@ -33,7 +34,7 @@ class Layout:
 
         Every query row looks at the outermost box of every part, which costs about 0.1 microseconds.
         """
-        side_by_side = min(slots, rows // _SMALLEST_PART)
+        side_by_side = min(slots, rows // _SMALLEST_PART, _MOST_SIDE_BY_SIDE)
         return max(-(-rows // min(self.group_rows, _LARGEST_PART)), side_by_side, 1)
 
 
@@ -58,6 +59,9 @@ def layout(
         block_rows = min(max(-(-most // (4 * slots)), SMALLEST), LARGEST)
         rounds = 1 if most <= group_rows else 2 * (most // group_rows + 1)
         block_rows = max(block_rows, -(-most * rounds // _MOST_TASKS))
+        if memory_per_slot is not None:
+            room = int(memory_per_slot * (0.9 - _INDEX_SHARE))
+            block_rows = min(block_rows, max(room // _query_row_bytes(8 * columns + 8, 2), SMALLEST))
     return Layout(block_rows, group_rows)
 
 
@@ -78,7 +82,14 @@ def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
 
 def task_seconds(rows: int, seconds_per_row: float, slots: int) -> float:
     """How long a search task should take: two seconds, less where every slot would get only a few of them."""
-    return min(max(rows * seconds_per_row / (16 * slots), 0.25), _TASK_SECONDS)
+    all_rows = rows * seconds_per_row
+    return max(min(max(all_rows / (16 * slots), 0.25), _TASK_SECONDS), all_rows / _MOST_TASKS)
+
+
+def bunches(blocks: int, parts: int) -> list[range]:
+    """Blocks that are cut into parts together, so that the pieces stay few."""
+    step = max(-(-blocks * parts // _MOST_PIECES), 1)
+    return [range(i, min(i + step, blocks)) for i in range(0, blocks, step)]
 
 
 def slices(rows: int, seconds_per_row: float, seconds: float = _TASK_SECONDS) -> list[tuple[int, int]]:
@@ -93,11 +104,11 @@ def check_memory(layout: Layout, rows: int, row_bytes: int, k: int, memory_per_s
     """Refuse a search task that cannot fit before anything runs; `rows` is the size of the largest table."""
     if memory_per_slot is None:
         return
-    need = _need(layout.block_rows, rows, row_bytes, k)
+    need = _need(layout, layout.block_rows, rows, row_bytes, k)
     if need <= memory_per_slot:
         return
     fits = min(layout.block_rows, rows)
-    while fits > 1 and _need(fits, rows, row_bytes, k) > memory_per_slot:
+    while fits > 1 and _need(layout, fits, rows, row_bytes, k) > memory_per_slot:
         fits //= 2
     raise PlanError(
         f"a search task needs {need:,} bytes but a worker thread has {memory_per_slot:,}; "
@@ -113,7 +124,12 @@ def index_row_bytes(columns: int) -> int:
     return 16 * columns + 48
 
 
-def _need(block_rows: int, rows: int, row_bytes: int, k: int) -> int:
-    """Bytes of a task: query rows (encoded, packed, in search order, coded), lists, and as many indexed rows."""
-    query = min(block_rows, rows)
-    return query * (6 * row_bytes + 3 * (16 * k + 8) + index_row_bytes(row_bytes // 8))
+def _query_row_bytes(row_bytes: int, k: int) -> int:
+    """Bytes of a query row in a task: encoded, packed, in search order, coded, and its lists."""
+    return 6 * row_bytes + 3 * (16 * k + 8)
+
+
+def _need(layout: Layout, block_rows: int, rows: int, row_bytes: int, k: int) -> int:
+    """Bytes of a task: its query rows, and the indexed rows that it holds."""
+    held = min(layout.group_rows, rows) * index_row_bytes(row_bytes // 8)
+    return min(block_rows, rows) * _query_row_bytes(row_bytes, k) + held

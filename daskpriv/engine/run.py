@@ -109,6 +109,7 @@ class Engine(Searches):
         answers = {
             r: self.credits(r, blocks, spaces, found) for r in sorted({r for r in wanted if isinstance(r, Credits)})
         }
+        self.forget_indexes()
         states: dict[str, Any] = {m.name: m.begin(facts) for m in metrics}
         results: dict[str, Result] = {}
         while len(results) < len(metrics):

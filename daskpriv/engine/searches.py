@@ -13,7 +13,7 @@ import numpy as np
 
 from daskpriv.engine import tasks
 from daskpriv.engine.executor import Handle
-from daskpriv.engine.plan import SMALLEST, groups, slices, task_seconds
+from daskpriv.engine.plan import SMALLEST, bunches, groups, slices, task_seconds
 from daskpriv.engine.stages import Blocks, Pair, Stages, add
 from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Neighbours, Role
 from daskpriv.space.cover import Covers
@@ -54,6 +54,7 @@ class _Scan:
     rows: list[list[Handle]]
     pairs: list[int]
     started: list[Handle] = field(default_factory=list)
+    waited: list[Handle] = field(default_factory=list)
 
 
 @dataclass
@@ -81,6 +82,10 @@ class Searches(Stages):
             self._indexed[key] = self._build_index(blocks, space)
         return self._indexed[key]
 
+    def forget_indexes(self) -> None:
+        """Searches are over: let the workers have the memory back."""
+        self._indexed.clear()
+
     def _build_index(self, blocks: Blocks, space: GowerSpace) -> Reference:
         submit, role = self.executor.submit, blocks.role
         shared_space = self._share(space)
@@ -91,7 +96,9 @@ class Searches(Stages):
         if guide.parts == 1:
             handle = submit(f"index-{role}", tasks.index_blocks, shared, list(blocks.handles))
             return Reference(guide, shared, [handle], [[0]], [blocks.rows])
-        scattered = [submit(f"scatter-{role}", tasks.scatter, h, shared) for h in blocks.handles]
+        del extents
+        cut = bunches(len(blocks.handles), guide.parts)
+        scattered = [submit(f"scatter-{role}", tasks.scatter, [blocks.handles[i] for i in b], shared) for b in cut]
         counted = self._tree(f"sizes-{role}", [submit(f"sizes-{role}", tasks.sizes, h) for h in scattered], add)
         sizes = [int(n) for n in self._fetch(f"sort {role}", counted)]
         parts: list[Handle | None] = [None] * guide.parts
@@ -157,16 +164,18 @@ class Searches(Stages):
             [start(i, parts) for group, parts in groups if sum(count[p] for p in group)]
             for i, count in enumerate(counts)
         ]
-        pairs = [n * reference.rows // len(row) for n, row in zip(query.sizes, first, strict=True) for _ in row]
-        self._run(f"{name} at home", [h for row in first for h in row], pairs)
+        # Merges are started before anything is waited for, so that what they merge need not be kept.
         homes = [self._tree(f"merge-{name}", row, tasks.merge_tables) for row in first]
+        del first
+        self._run(f"{name} at home", homes, [n * reference.rows for n in query.sizes])
         covers = self._share(self._covers(reference))
         reaches = self._ask("reach", tasks.needed, query.handles, homes, reference.shared, covers)
         scan = _Scan([], [])
         for i, reach in enumerate(reaches):
             second = [start(i, parts, homes[i]) for group, parts in groups if sum(reach[p] for p in group)]
-            scan.started.extend(second)
-            scan.rows.append([homes[i], *second])
+            merged = self._tree(f"merge-{name}", [homes[i], *second], tasks.merge_tables)
+            (scan.started if second else scan.waited).append(merged)
+            scan.rows.append([merged])
         scan.pairs.extend([0] * len(scan.started))
         return scan
 
@@ -181,8 +190,8 @@ class Searches(Stages):
             handles = [h for s in scans.values() for h in s.started]
             self._run(name, handles, [n for s in scans.values() for n in s.pairs])
         merged = {key: [self._tree(f"merge-{name}", row, fn) for row in scan.rows] for key, scan in scans.items()}
-        started = {id(h) for s in scans.values() for h in s.started}
-        late = [h for handles in merged.values() for h in handles if id(h) not in started]
+        known = {id(h) for s in scans.values() for h in (*s.started, *s.waited)}
+        late = [h for handles in merged.values() for h in handles if id(h) not in known]
         if late:
             self._run(f"merge {name}", late)
         return merged

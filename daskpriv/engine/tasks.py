@@ -20,7 +20,7 @@ from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace, rank_of
 from daskpriv.space.guide import Extent, Guide
 from daskpriv.space.index import Index
-from daskpriv.space.packed import packed
+from daskpriv.space.packed import joined, packed
 from daskpriv.space.searching import compare, nearest
 from daskpriv.stats.selection import Selection
 from daskpriv.tables.table import Part
@@ -88,9 +88,9 @@ def extent(block: Block, space: GowerSpace) -> Extent:
     return Extent.of(space, block)
 
 
-def scatter(block: Block, guide: Guide) -> list[Cells]:
-    """The rows of a block, part by part."""
-    return guide.scatter(block)
+def scatter(blocks: Sequence[Block], guide: Guide) -> list[Cells]:
+    """The rows of some blocks, part by part."""
+    return [joined(pieces) for pieces in zip(*map(guide.scatter, blocks), strict=True)]
 
 
 def sizes(pieces: Sequence[Cells]) -> NDArray[np.int64]:
@@ -131,9 +131,12 @@ def pilot(query: Block, k: int, guide: Guide, parts: Sequence[Index], same: bool
     """Seconds that a search takes per query row, from a few rows."""
     some = query.take(np.linspace(0, len(query) - 1, min(len(query), _PILOT)).astype(np.int64))
     nearest(guide, parts, some.slice(0, 1), same, k)
-    begun = time.thread_time()
-    nearest(guide, parts, some, same, k)
-    return (time.thread_time() - begun) / len(some)
+    times = []
+    for rows in (some.slice(0, 1), some):
+        begun = time.thread_time()
+        nearest(guide, parts, rows, same, k)
+        times.append(time.thread_time() - begun)
+    return max(times[1] - times[0], 0.0) / len(some)
 
 
 def belonging(query: Block, guide: Guide) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ from daskpriv.kernels.codes import MOST
 from daskpriv.kernels.compiling import compiled, inlined
 
 SAMPLE = 128
+_TILE = 32  # tiles are filled across runs of equal codes; parts are not
 LEAF = -1
 
 
@@ -114,7 +115,7 @@ def _cut_number(
         below += code < value
         equal += code == value
     cut = middle
-    if equal > 1 and count > 2 * leaf:
+    if equal > 1 and (count > 2 * leaf or leaf > _TILE):
         # Cut beside the run of equal codes, on the side that leaves the parts more even.
         first, last = low + below, low + below + equal
         if first == low or (last < high and last - middle < middle - first):

@@ -68,6 +68,6 @@ class Covers:
         held_at = np.arange(len(guide.coder.source) + 1) * _WORDS
         found = search.reach(
             coded, guide.coder, guide.space.measure, aligned(self.box), aligned(self.held), aligned(held_at),
-            guide.part_of(coded), aligned(self.group), np.ascontiguousarray(enough),
+            guide.part_of(coded), aligned(self.group), enough.copy(),
         )  # fmt: skip
         return cast(NDArray[np.int64], found)

@@ -29,9 +29,10 @@ class _Queries:
         else:
             order, self.start = tree.by_tile(guide.part_of(coded), guide.parts)
         held = {index.part: index for index in parts}
-        for part, s in enumerate(self._slices(range(guide.parts))):
+        for part in np.flatnonzero(np.diff(self.start)):
+            s = slice(self.start[part], self.start[part + 1])
             mine = order[s]
-            near = held.get(part, parts[0])
+            near = held.get(int(part), parts[0])
             order[s] = near.order(coded) if len(mine) == len(query) else mine[near.order(_some(coded, mine))]
         self.order = order
         integer, row, self.codes = codes.gather(cells, coded, order)
@@ -40,7 +41,15 @@ class _Queries:
         self.outside = [p for p in range(guide.parts) if p not in held]
 
     def _slices(self, parts: Iterable[int]) -> list[slice]:
-        return [slice(self.start[p], self.start[p + 1]) for p in parts]
+        """The rows of some parts, ascending: neighbouring ones in one slice, none empty."""
+        out: list[slice] = []
+        for p in parts:
+            low, high = int(self.start[p]), int(self.start[p + 1])
+            if out and out[-1].stop == low:
+                out[-1] = slice(out[-1].start, high)
+            elif high > low:
+                out.append(slice(low, high))
+        return out
 
     def home(self, index: Index) -> list[slice]:
         """The rows that belong to this part."""
