@@ -164,9 +164,9 @@ def test_an_output_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> Non
 
 def test_the_advice_of_the_memory_check_works() -> None:
     with pytest.raises(daskpriv.PlanError) as refused:
-        check_memory(Layout(16_384, 65_536), 5_000_000, 800, 2, 200_000_000)
+        check_memory(Layout(16_384, 65_536), 5_000_000, 800, 2, 150_000_000)
     fits = int(str(refused.value).split("block_rows=")[1].split()[0].replace(",", ""))
-    check_memory(Layout(fits, 65_536), 5_000_000, 800, 2, 200_000_000)
+    check_memory(Layout(fits, 65_536), 5_000_000, 800, 2, 150_000_000)
 
 
 def test_a_block_tells_its_size_and_travels_alone() -> None:
