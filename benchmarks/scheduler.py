@@ -109,10 +109,20 @@ def take() -> tuple[list[Span], list[int]]:
     return taken
 
 
+def _is_socket(descriptor: str) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:")
+    except OSError:
+        return False  # the descriptor of the listing itself
+
+
 def wire_bytes() -> int:
     """Bytes that the open TCP connections of this process have sent and received, as the kernel counts them."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
+        # Only sockets are duplicated: the copy of anything else would stay open.
+        if not _is_socket(name):
+            continue
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as s:
             info = s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136)
             total += sum(struct.unpack_from("=QQ", info, 120)) if len(info) == 136 else 0
