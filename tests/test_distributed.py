@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 import daskpriv
 from daskpriv.bench import adult_like
 from daskpriv.engine.executor import Serial, Threads
-from daskpriv.engine.plan import Layout, bunches, check_memory, groups, index_row_bytes, layout, slices
+from daskpriv.engine.plan import Layout, bunches, check_memory, groups, index_row_bytes, layout, slices, task_seconds
 from daskpriv.engine.run import Engine
 from daskpriv.errors import PlanError
 from daskpriv.events import Event, StageStarted
@@ -190,6 +190,10 @@ def test_slices_cover_every_row_once_and_take_seconds() -> None:
     assert slices(10_000, 0.0) == [(0, 10_000)]
     assert slices(10_000, 1e-3) == [(0, 2000), (2000, 4000), (4000, 6000), (6000, 8000), (8000, 10_000)]
     assert slices(100, 1.0) == [(0, 100)]
+    assert task_seconds(10**9, 1e-3, 100) == pytest.approx(20.0)  # 50 000 tasks at most
+    assert task_seconds(10**7, 1e-3, 100) == 2.0
+    assert task_seconds(10**8, 1e-3, 1000) == pytest.approx(1000 / 150)
+    assert task_seconds(10**4, 1e-4, 2) == 0.25
 
 
 @pytest.mark.parametrize("memory", [None, 2**31, 12 * 2**30])

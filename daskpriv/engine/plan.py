@@ -81,9 +81,13 @@ def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
 
 
 def task_seconds(rows: int, seconds_per_row: float, slots: int) -> float:
-    """How long a search task should take: two seconds, less where every slot would get only a few of them."""
+    """How long a search task should take: two seconds, less where every slot would get only a few of them.
+
+    One scheduler starts 150 tasks a second (benchmarks/scheduler.py): on more than 300 slots tasks are longer.
+    """
     all_rows = rows * seconds_per_row
-    return max(min(max(all_rows / (16 * slots), 0.25), _TASK_SECONDS), all_rows / _MOST_TASKS)
+    longest = min(max(_TASK_SECONDS, slots / 150), 10.0)
+    return max(min(max(all_rows / (16 * slots), 0.25), longest), all_rows / _MOST_TASKS)
 
 
 def bunches(blocks: int, parts: int) -> list[range]:
