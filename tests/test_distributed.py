@@ -192,7 +192,7 @@ def test_slices_cover_every_row_once_and_take_seconds() -> None:
     assert slices(100, 1.0) == [(0, 100)]
     assert task_seconds(10**9, 1e-3, 100) == pytest.approx(20.0)  # 50 000 tasks at most
     assert task_seconds(10**7, 1e-3, 100) == 2.0
-    assert task_seconds(10**8, 1e-3, 1000) == pytest.approx(1000 / 150)
+    assert task_seconds(2 * 10**8, 1e-3, 1000) == pytest.approx(1000 / 150)
     assert task_seconds(10**4, 1e-4, 2) == 0.25
 
 
