@@ -17,8 +17,8 @@ from daskpriv.engine.plan import Layout
 from daskpriv.engine.run import Engine
 from daskpriv.kernels.codes import MOST, spell
 from daskpriv.kernels.gower import DROP, Cells, distance, sum_limit
-from daskpriv.kernels.lanes import LANES, first_lane, row_bounds
-from daskpriv.kernels.search import _code_limit, _first, _scratch
+from daskpriv.kernels.lanes import first_lane
+from daskpriv.kernels.search import _code_limit, _rows, _scratch
 from daskpriv.prepare import Columns, encode, spaces_for, survey
 from daskpriv.space.block import Block
 from daskpriv.space.gower import GowerSpace, SpaceOptions
@@ -54,7 +54,7 @@ def plain(q: Any, r: Any, coded: Any, scale: Floats) -> Floats:  # pragma: no co
 def unpruned(q: Any, codes: Any, coder: Any, planes: Any, measure: Any) -> Floats:  # pragma: no cover - compiled
     """The same lanes and the same float64 sums over all tiles, without boxes, order and warm start; top-2."""
     words, walk = _scratch(len(coder.group), len(coder.source), 1)
-    a, b, ones = len(coder.group), len(coder.source), coder.ones
+    slack = len(coder.group) + 2
     out = walk.bound[0]
     found = np.full((len(q.row), 2), np.inf)
     for i in range(len(q.row)):
@@ -63,11 +63,7 @@ def unpruned(q: Any, codes: Any, coder: Any, planes: Any, measure: Any) -> Float
         code = np.uint16(MOST)
         limit = np.inf
         for tile in range(len(planes.start) - 1):
-            mask = row_bounds(
-                planes.num, tile * LANES * (2 * a - ones), planes.nom, tile * LANES * b, words.number, words.cap,
-                words.byte, words.add, ones, a - ones, clip, b, measure.missing == DROP, np.uint16(base), code, out,
-            )  # fmt: skip
-            mask &= _first(planes.start[tile + 1] - planes.start[tile])
+            mask = _rows(tile, planes, coder, words, clip, measure.missing == DROP, base, code, out)
             while mask != 0:
                 lane = first_lane(mask)
                 mask &= mask - np.uint32(1)
@@ -78,7 +74,7 @@ def unpruned(q: Any, codes: Any, coder: Any, planes: Any, measure: Any) -> Float
                     found[i, 1] = max(d, found[i, 0])
                     found[i, 0] = min(d, found[i, 0])
                     limit = sum_limit(found[i, 1], measure.total)
-                    code = _code_limit(limit, coder.scale, a + 2)
+                    code = _code_limit(limit, coder.scale, slack)
     return found
 
 

@@ -7,7 +7,7 @@ import operator
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ class Headline:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers."""
         rates = {"pairs": self.pairs, "gpairs_per_s": self.pairs / self.seconds / 1e9}
-        return {**{f: getattr(self, f) for f in self.__dataclass_fields__}, **rates}
+        return {**asdict(self), **rates}
 
 
 def headline(
@@ -154,8 +154,9 @@ def _plain(
     """The definition, in NumPy, for some query rows: (row, distances, reference rows, ties)."""
     refs = pd.read_parquet(reference)
     asked = pd.read_parquet(query)
+    columns = {name: _values(refs[name]) for name in refs.columns}
     for i in np.linspace(0, rows - 1, min(check, rows)).astype(int):
-        gaps = (_gap(asked[name].iloc[i], refs[name]) for name in refs.columns)
+        gaps = (_gap(asked[name].iloc[i], *column) for name, column in columns.items())
         distance = functools.reduce(operator.add, gaps) / len(refs.columns)
         best = np.argsort(distance, kind="stable")[:k]
         pad = k - len(best)
@@ -167,9 +168,13 @@ def _plain(
         )
 
 
-def _gap(mine: Any, column: pd.Series[Any]) -> NDArray[Any]:
+def _values(column: pd.Series[Any]) -> tuple[Any, float]:
+    """The cells of a column and their range; 0 where only equality counts."""
     if not pd.api.types.is_numeric_dtype(column):
-        return np.asarray(column != mine, float)
+        return column, 0.0
     values = column.to_numpy().astype(float)
-    span = values.max() - values.min()
-    return np.asarray(np.minimum(np.abs(values - float(mine)) / span, 1.0) if span else (values != mine) * 1.0)
+    return values, float(values.max() - values.min())
+
+
+def _gap(mine: Any, values: Any, span: float) -> NDArray[Any]:
+    return np.asarray(np.minimum(np.abs(values - float(mine)) / span, 1.0) if span else values != mine, float)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from daskpriv.bench import Headline, headline
-from daskpriv.cli.clusters import client_for
+from daskpriv.cli.clusters import client_for, cluster_options
 from daskpriv.cli.progress import listener_for
 from daskpriv.engine.executor import available_cpus
 
@@ -25,10 +25,7 @@ _POSITIVE = click.IntRange(1)
     "--redraw", type=click.FloatRange(0, 1), default=0.3, show_default=True, help="Share of cells drawn independently."
 )
 @click.option("--check", type=click.IntRange(0), default=50, show_default=True, help="Rows checked by a plain search.")
-@click.option("--cluster", help="local:N, tcp://host:8786, ... [default: threads of this process]")
-@click.option("--workers", type=_POSITIVE, help="Processes of a local cluster.")
-@click.option("--threads", type=_POSITIVE, help="Threads of each of them.")
-@click.option("--memory-limit", help="Memory of each of them, such as 4GiB.")
+@cluster_options("local, local:N, tcp://host:8786, ... [default: threads of this process]")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON instead of the table.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.pass_context

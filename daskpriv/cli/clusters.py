@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import click
 import dask
 
 from daskpriv.engine.dask import local_cluster, remote_cluster
@@ -16,6 +17,23 @@ from daskpriv.errors import InputError
 
 _LOCAL = re.compile(r"^local(?::(\d+))?$")
 _REMOTE = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
+
+
+def cluster_options(shapes: str) -> Callable[[Any], Any]:
+    """The options from which `client_for` makes a client; `shapes` says what --cluster understands."""
+
+    def decorated(command: Any) -> Any:
+        positive = click.IntRange(1)
+        for option in (
+            click.option("--memory-limit", help="Memory of each of them, such as 4GiB."),
+            click.option("--threads", type=positive, help="Threads of each of them."),
+            click.option("--workers", type=positive, help="Processes of the local cluster."),
+            click.option("--cluster", help=shapes),
+        ):
+            command = option(command)
+        return command
+
+    return decorated
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 import yaml
 
 from daskpriv import evaluate as run
-from daskpriv.cli.clusters import client_for
+from daskpriv.cli.clusters import client_for, cluster_options
 from daskpriv.cli.progress import listener_for
 from daskpriv.errors import InputError
 from daskpriv.metrics import METRICS
@@ -66,10 +66,7 @@ def _weights(path: str | None) -> dict[str, float] | None:
     metavar="RULE",
     help="Exit 1 if so: leak, inconclusive, gate, warning, dcr_share>0.55 ...",
 )
-@click.option("--cluster", help="local, local:N, tcp://host:8786, tls://..., or a scheduler file.")
-@click.option("--workers", type=_POSITIVE, help="Processes of the local cluster.")
-@click.option("--threads", type=_POSITIVE, help="Threads of each of them.")
-@click.option("--memory-limit", help="Memory of each of them, such as 4GiB.")
+@cluster_options("local, local:N, tcp://host:8786, tls://..., or a scheduler file.")
 @click.option("--block-rows", type=_POSITIVE, help="Rows per block; never changes the result.")
 @click.option("--internal", is_flag=True, help="Also write internal/records.parquet: distances of every synthetic row.")
 @click.option("--quiet", is_flag=True, help="No progress and no summary.")

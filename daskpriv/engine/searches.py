@@ -46,6 +46,11 @@ class Reference:
         """Rows of the table."""
         return sum(self.sizes)
 
+    @property
+    def held(self) -> list[list[Handle]]:
+        """The handles of each group, all of which one task gets."""
+        return [[self.parts[p] for p in group] for group in self.groups]
+
 
 @dataclass(frozen=True)
 class _Scan:
@@ -123,8 +128,7 @@ class Searches(Stages):
         name = f"search-{pair[0]}-x-{pair[1]}"
         if len(reference.groups) > 1:
             return self._scan_groups(name, pair, k, query, reference)
-        parts = [reference.parts[p] for p in reference.groups[0]]
-        fixed = (k, reference.shared, parts, self._same(pair))
+        fixed = (k, reference.shared, reference.held[0], self._same(pair))
         pace = self._pace(query, fixed)
         seconds = task_seconds(query.rows, pace, self.executor.slots)
         scan = _Scan([], [])
@@ -150,10 +154,10 @@ class Searches(Stages):
         First every query row searches where it belongs. Then, with the distances found there, it searches elsewhere:
         a group of parts in whose boxes no row of a block can have a nearer neighbour is left out.
         """
-        groups = [(group, [reference.parts[p] for p in group]) for group in reference.groups]
+        choices = list(zip(reference.groups, reference.held, strict=True))
         same = self._same(pair)
 
-        def start(place: int, parts: list[Handle | None], *home: Handle) -> Handle:
+        def start(place: int, parts: list[Handle], *home: Handle) -> Handle:
             rows = (0, query.sizes[place])
             return self.executor.submit(
                 name, tasks.search, query.handles[place], rows, k, reference.shared, parts, same, *home
@@ -161,7 +165,7 @@ class Searches(Stages):
 
         counts = self._ask("belonging", tasks.belonging, query.handles, reference.shared)
         first = [
-            [start(i, parts) for group, parts in groups if sum(count[p] for p in group)]
+            [start(i, parts) for group, parts in choices if sum(count[p] for p in group)]
             for i, count in enumerate(counts)
         ]
         # Merges are started before anything is waited for, so that what they merge need not be kept.
@@ -172,7 +176,7 @@ class Searches(Stages):
         reaches = self._ask("reach", tasks.needed, query.handles, homes, reference.shared, covers)
         scan = _Scan([], [])
         for i, reach in enumerate(reaches):
-            second = [start(i, parts, homes[i]) for group, parts in groups if sum(reach[p] for p in group)]
+            second = [start(i, parts, homes[i]) for group, parts in choices if sum(reach[p] for p in group)]
             merged = self._tree(f"merge-{name}", [homes[i], *second], tasks.merge_tables)
             (scan.started if second else scan.waited).append(merged)
             scan.rows.append([merged])
@@ -181,7 +185,7 @@ class Searches(Stages):
 
     def _covers(self, reference: Reference) -> Covers:
         held = [p for p, h in enumerate(reference.parts) if h is not None]
-        found = self._ask("cover", tasks.cover, [reference.parts[p] for p in held])
+        found = self._ask("cover", tasks.cover, [reference.parts[p] for p in held], reference.shared)
         return Covers.of(dict(zip(held, found, strict=True)), reference.groups, len(reference.parts))
 
     def _finish(self, name: str, scans: Mapping[Any, _Scan], fn: Callable[..., Any]) -> dict[Any, list[Handle]]:
@@ -208,23 +212,12 @@ class Searches(Stages):
         for r in sorted(set(requests)):
             pair, query = (r.query, r.reference), blocks[r.query]
             reference = self.index(blocks[r.reference], spaces[pair])
+            name, same = f"count-{pair[0]}-x-{pair[1]}", self._same(pair)
             scan = scans[r] = _Scan([], [])
             for place, size in enumerate(query.sizes):
-                row = []
-                for group in reference.groups:
-                    parts = [reference.parts[p] for p in group]
-                    row.append(
-                        self.executor.submit(
-                            f"count-{pair[0]}-x-{pair[1]}",
-                            tasks.closer,
-                            query.handles[place],
-                            found[r.query, r.than][place],
-                            reference.shared,
-                            parts,
-                            self._same(pair),
-                        )
-                    )
-                    scan.pairs.append(size * sum(reference.sizes[p] for p in group))
+                fixed = (query.handles[place], found[r.query, r.than][place], reference.shared)
+                row = [self.executor.submit(name, tasks.closer, *fixed, parts, same) for parts in reference.held]
+                scan.pairs.extend(size * sum(reference.sizes[p] for p in group) for group in reference.groups)
                 scan.started.extend(row)
                 scan.rows.append(row)
         return self._finish("count", scans, tasks.add_closer)
@@ -244,22 +237,12 @@ class Searches(Stages):
         for side, pair in enumerate(sides):
             parts = [self.executor.submit("credits", tasks.pick, h, side) for h in listed]
             reference = self.index(blocks[pair[1]], spaces[pair])
-            for place, (a, b) in enumerate(lists):
-                for group in reference.groups:
-                    held = [reference.parts[p] for p in group]
-                    parts.append(
-                        self.executor.submit(
-                            f"credits-{pair[1]}",
-                            tasks.searched_credits,
-                            blocks[pair[0]].handles[place],
-                            a,
-                            b,
-                            side == 0,
-                            reference.shared,
-                            held,
-                            self._same(pair),
-                        )
-                    )
+            name, same = f"credits-{pair[1]}", self._same(pair)
+            for query, (a, b) in zip(blocks[pair[0]].handles, lists, strict=True):
+                fixed = (query, a, b, side == 0, reference.shared)
+                parts += [
+                    self.executor.submit(name, tasks.searched_credits, *fixed, held, same) for held in reference.held
+                ]
             self._run(f"ties {pair[0]} x {pair[1]}", parts)
             totals.append(self._tree("merge-credits", parts, tasks.add_credits))
         rows = (blocks[request.first].rows, blocks[request.second].rows)

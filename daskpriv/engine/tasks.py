@@ -145,9 +145,9 @@ def belonging(query: Block, guide: Guide) -> NDArray[np.int64]:
     return np.bincount(guide.part_of(coded), minlength=guide.parts)
 
 
-def cover(index: Index) -> Cover:
+def cover(index: Index, guide: Guide) -> Cover:
     """The outermost box of a part."""
-    return index.cover
+    return Cover.of(guide, index.planes)
 
 
 def needed(query: Block, home: NeighbourTable, guide: Guide, covers: Covers) -> NDArray[np.int64]:

@@ -39,27 +39,6 @@ def fill_tiles(
 
 
 @compiled
-def outermost(
-    num: NDArray[np.int32], nom: NDArray[np.uint8], drop: bool
-) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.bool_]]:
-    """The box of all rows: lowest and highest codes, uint16 (a,), and the bytes that occur, bool (b, 256)."""
-    a, b = num.shape[1], nom.shape[1]
-    low, high = np.full(a, MOST, np.uint16), np.zeros(a, np.uint16)
-    held = np.zeros((b, 256), np.bool_)
-    for j in range(len(num)):
-        for f in range(a):
-            code = num[j, f]
-            low[f] = min(low[f], np.uint16(max(code, 0)))
-            high[f] = max(high[f], np.uint16(MOST) if code < 0 else np.uint16(code))
-        for f in range(b):
-            held[f, nom[j, f]] = True
-    for f in range(b):
-        if drop and held[f, 0]:
-            held[f] = True
-    return low, high, held
-
-
-@compiled
 def fill_boxes(
     num: NDArray[np.int32],
     nom: NDArray[np.uint8],

@@ -49,21 +49,35 @@ def _lanes(builder: Any, pointer: Any, place: Any, vector: Any) -> Any:
     return builder.load(address, align=vector.element.width // 8)
 
 
-def _call(builder: Any, name: str, *arguments: Any) -> Any:
-    kinds = [a.type for a in arguments]
-    letter = "v32i16"
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(kinds[0], kinds), f"llvm.{name}.sat.{letter}" if name[0] == "u" else name
-    )
-    return builder.call(function, arguments)
+def _saturating(builder: Any, operation: str, a: Any, b: Any) -> Any:
+    kind = ir.FunctionType(_WORDS, [_WORDS, _WORDS])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{operation}.sat.v{LANES}i16")
+    return builder.call(function, [a, b])
 
 
 def _plus(builder: Any, a: Any, b: Any) -> Any:
-    return _call(builder, "uadd", a, b)
+    return _saturating(builder, "uadd", a, b)
 
 
 def _minus(builder: Any, a: Any, b: Any) -> Any:
-    return _call(builder, "usub", a, b)
+    return _saturating(builder, "usub", a, b)
+
+
+def _charge(builder: Any, add: Any, column: Any, flags: Any) -> Any:
+    """What a mismatch in this column adds, in the lanes of `flags`."""
+    return builder.select(flags, _spread(builder, _word(builder, add, column), _WORDS), _nothing(_WORDS))
+
+
+def _nothing(vector: Any) -> Any:
+    return ir.Constant(vector, [0] * LANES)
+
+
+def _outside(builder: Any, num: Any, at: Any, q_num: Any, cap: Any, column: Any) -> Any:
+    """How far the query's code is outside 32 intervals, at most its cap: lowest codes at `at`, highest after them."""
+    mine = _spread(builder, _word(builder, q_num, column), _WORDS)
+    below = _minus(builder, _lanes(builder, num, at, _WORDS), mine)
+    above = _minus(builder, mine, _lanes(builder, num, builder.add(at, _I64(LANES)), _WORDS))
+    return _least(builder, builder.or_(below, above), _spread(builder, _word(builder, cap, column), _WORDS))
 
 
 def _least(builder: Any, a: Any, b: Any) -> Any:
@@ -174,15 +188,12 @@ def row_bounds(
             code = _lanes(b, nom, place(nom_at, column), _BYTES)
             return code, b.icmp_unsigned("!=", code, _spread(b, _word(b, q_nom, column), _BYTES))
 
-        def charge(column, flags):
-            return b.select(flags, _spread(b, _word(b, add, column), _WORDS), ir.Constant(_WORDS, [0] * LANES))
-
         def mismatch(column):
-            return charge(column, differ(column)[1])
+            return _charge(b, add, column, differ(column)[1])
 
         def known_mismatch(column):
             code, flags = differ(column)
-            return charge(column, b.and_(flags, b.icmp_unsigned("!=", code, ir.Constant(_BYTES, [0] * LANES))))
+            return _charge(b, add, column, b.and_(flags, b.icmp_unsigned("!=", code, _nothing(_BYTES))))
 
         def gap(column):
             mine = _spread(b, _word(b, q_num, column), _WORDS)
@@ -193,14 +204,8 @@ def row_bounds(
             return _least(b, gap(column), _spread(b, _word(b, cap, column), _WORDS))
 
         def outside(k):
-            column = b.add(ones, k)
-            mine = _spread(b, _word(b, q_num, column), _WORDS)
-            at = b.add(num_at, b.shl(b.add(ones, b.shl(k, _I64(1))), _I64(5)))
-            low = _lanes(b, num, at, _WORDS)
-            high = _lanes(b, num, b.add(at, _I64(LANES)), _WORDS)
-            return _least(
-                b, b.or_(_minus(b, low, mine), _minus(b, mine, high)), _spread(b, _word(b, cap, column), _WORDS)
-            )
+            at = place(num_at, b.add(ones, b.shl(k, _I64(1))))
+            return _outside(b, num, at, q_num, cap, b.add(ones, k))
 
         dropping, plain = _either(b, drop, cats, cats)
         clipping, free = _either(b, clip, ones, ones)
@@ -238,16 +243,10 @@ def box_bounds(typingctx, num, num_at, held, held_at, q_num, cap, q_bit, add, nu
         def absent(column):
             bit = b.zext(_word(b, q_bit, column), _I64)
             flags = b.bitcast(b.not_(_word(b, held, b.add(held_at, bit))), _FLAGS)
-            return b.select(flags, _spread(b, _word(b, add, column), _WORDS), ir.Constant(_WORDS, [0] * LANES))
+            return _charge(b, add, column, flags)
 
         def outside(column):
-            mine = _spread(b, _word(b, q_num, column), _WORDS)
-            at = b.add(num_at, b.shl(column, _I64(6)))
-            low = _lanes(b, num, at, _WORDS)
-            high = _lanes(b, num, b.add(at, _I64(LANES)), _WORDS)
-            return _least(
-                b, b.or_(_minus(b, low, mine), _minus(b, mine, high)), _spread(b, _word(b, cap, column), _WORDS)
-            )
+            return _outside(b, num, b.add(num_at, b.shl(column, _I64(6))), q_num, cap, column)
 
         total.columns(cats, absent)
         total.columns(numbers, outside)

@@ -166,10 +166,18 @@ def _scratch(a: int, b: int, levels: int) -> tuple[Words, _Walk]:
 
 
 @compiled
-def _holds(name: int, ids: NDArray[np.int64], low: int, high: int) -> bool:
-    """Whether row id `name` is among ids[low:high], which ascend."""
-    at = low + np.searchsorted(ids[low:high], name)
-    return bool(at < high and ids[at] == name)
+def _find(name: int, ids: NDArray[np.int64], low: int, high: int) -> int:
+    """The place of row id `name` in ids[low:high], which ascend; -1 where it is not there."""
+    at = low + int(np.searchsorted(ids[low:high], name))
+    return at if at < high and ids[at] == name else -1
+
+
+@inlined
+def _known(bound: int, even: bool, planes: Planes) -> float:
+    """The distance that a bound alone tells, where mismatches decide; -1 where it does not."""
+    if even:
+        return planes.steps[bound // planes.even]
+    return planes.steps[-1] if bound == planes.far else -1.0
 
 
 @inlined
@@ -182,7 +190,7 @@ def _warm(
     """
     worst = 0.0
     for j in near:
-        if j >= 0 and exclude_self and _holds(q.row[i], planes.ids, planes.first[j], planes.first[j + 1]):
+        if j >= 0 and exclude_self and _find(q.row[i], planes.ids, planes.first[j], planes.first[j + 1]) >= 0:
             j = mine
         if j < 0:
             return np.inf
@@ -250,11 +258,8 @@ def topk(
                     break
                 mask &= ~(_ONE << np.uint32(lane))
                 j = planes.start[tile] + lane
-                if even:
-                    d = planes.steps[out[lane] // planes.even]
-                elif np.int64(out[lane]) == planes.far:
-                    d = planes.steps[-1]
-                else:
+                d = _known(np.int64(out[lane]), even, planes)
+                if d < 0.0:
                     d = distance(i, j, q, planes.cells, measure, limit)
                 if d == np.inf or d > nearest[i, k - 1]:
                     continue
@@ -272,7 +277,7 @@ def topk(
                         if d == nearest[i, 0]:
                             # Ids ascend: the rest of the group only adds to the ties.
                             ties[i] += planes.first[j + 1] - at - 1
-                            if exclude_self and _holds(q.row[i], planes.ids, at + 1, planes.first[j + 1]):
+                            if exclude_self and _find(q.row[i], planes.ids, at + 1, planes.first[j + 1]) >= 0:
                                 ties[i] -= 1
                                 mine = j
                         break
@@ -331,25 +336,15 @@ def compare(
                 lane = first_lane(mask)
                 mask &= mask - _ONE
                 j = planes.start[tile] + lane
-                if even:
-                    d = planes.steps[out[lane] // planes.even]
-                elif np.int64(out[lane]) == planes.far:
-                    d = planes.steps[-1]
-                elif np.int64(out[lane]) < sure:
-                    d = -1.0
-                else:
+                bound = np.int64(out[lane])
+                d = _known(bound, even, planes)
+                if d < 0.0 and bound >= sure:
                     d = distance(i, j, q, planes.cells, measure, limit)
                 if d > threshold[i]:
                     continue
-                count = planes.first[j + 1] - planes.first[j]
-                mine = -1
-                if exclude_self:
-                    low, high = planes.first[j], planes.first[j + 1]
-                    mine = low + np.searchsorted(planes.ids[low:high], q.row[i])
-                    if mine < high and planes.ids[mine] == q.row[i]:
-                        count -= 1
-                    else:
-                        mine = -1
+                low, high = planes.first[j], planes.first[j + 1]
+                mine = _find(q.row[i], planes.ids, low, high) if exclude_self else -1
+                count = high - low - (mine >= 0)
                 if d < threshold[i]:
                     closer[i] += count
                     continue

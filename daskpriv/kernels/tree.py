@@ -1,6 +1,6 @@
 """An order of rows in which neighbours stand together.
 
-Rows are split again and again by the column in which random pairs differ most, numbers near the median and
+Rows are split again and again by the column in which random pairs differ most, numbers near the mean and
 categories into two sets, until a tile is left. No choice made here can change a result.
 """
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from daskpriv.kernels.codes import MOST
 from daskpriv.kernels.compiling import compiled, inlined
+from daskpriv.kernels.lanes import LANES
 
 SAMPLE = 128
-_TILE = 32  # tiles are filled across runs of equal codes; parts are not
 LEAF = -1
 
 
@@ -94,16 +94,15 @@ def _cut_number(
 ) -> tuple[int, int]:
     """Reorder perm[low:high] around a middle value; (first place of the upper part, highest code below it)."""
     count = high - low
-    for t in range(low, high):
-        keys[t] = (np.int64(column[perm[t]]) << 40) | perm[t]
     mean = 0
     for t in range(low, high):
+        keys[t] = (np.int64(column[perm[t]]) << 40) | perm[t]
         mean += keys[t] >> 40
     mean //= count
     under = 0
     for t in range(low, high):
         under += (keys[t] >> 40) <= mean
-    target = min(max(under, count * 1 // 3), count * (3 - 1) // 3)
+    target = min(max(under, count // 3), 2 * count // 3)
     middle = low + max(leaf, (target + leaf // 2) // leaf * leaf)
     if middle >= high:
         middle = low + target
@@ -115,8 +114,9 @@ def _cut_number(
         below += code < value
         equal += code == value
     cut = middle
-    if equal > 1 and (count > 2 * leaf or leaf > _TILE):
-        # Cut beside the run of equal codes, on the side that leaves the parts more even.
+    if equal > 1 and (count > 2 * leaf or leaf > LANES):
+        # Cut beside the run of equal codes, on the side that leaves the parts more even; the last cuts of a tree of
+        # tiles fill the lanes instead.
         first, last = low + below, low + below + equal
         if first == low or (last < high and last - middle < middle - first):
             cut, value = last, value + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from daskpriv.kernels import search
 from daskpriv.kernels.codes import MOST
 from daskpriv.kernels.lanes import LANES
+from daskpriv.kernels.search import Planes
 from daskpriv.space.arrays import aligned
 from daskpriv.space.block import Block
 from daskpriv.space.guide import Guide
@@ -26,6 +28,18 @@ class Cover(NamedTuple):
     low: NDArray[np.uint16]
     high: NDArray[np.uint16]
     held: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, guide: Guide, planes: Planes) -> Cover:
+        """The box around the boxes of the top level."""
+        top, numbers = planes.level_at[-1], len(guide.coder.group)
+        box = planes.box.reshape(-1, numbers, 2, LANES)[top] if numbers else np.zeros((0, 2, LANES), np.uint16)
+        held = np.zeros((len(planes.held_at) - 1, 256), np.bool_)
+        words = planes.held.reshape(-1, planes.held_at[-1])[top] != 0 if len(held) else np.zeros(0, np.bool_)
+        for row, (low, high) in zip(held, itertools.pairwise(planes.held_at), strict=True):
+            row[: high - low - 1] = words[low : high - 1]
+            row |= words[high - 1]  # a missing cell that matches every byte
+        return cls(box[:, 0].min(axis=1), box[:, 1].max(axis=1), held)
 
 
 @dataclass(frozen=True, eq=False)

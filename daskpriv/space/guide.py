@@ -30,7 +30,6 @@ class Extent:
     sample     at most 8 192 rows, those whose ids have the smallest hashes
     """
 
-    rows: int
     low: tuple[Any, ...]
     high: tuple[Any, ...]
     gaps: tuple[bool, ...]
@@ -44,13 +43,13 @@ class Extent:
         low, high = zip(
             *(_ends(g, x, n) for g, x, n in zip(space.measure.group, numbers, integers, strict=True)), strict=True
         )
-        return cls(len(block), low, high, tuple((gaps > 0).tolist()), _fewest(cells))
+        return cls(low, high, tuple((gaps > 0).tolist()), _fewest(cells))
 
     def __add__(self, other: Extent) -> Extent:
         low = tuple(_pick(min, a, b) for a, b in zip(self.low, other.low, strict=True))
         high = tuple(_pick(max, a, b) for a, b in zip(self.high, other.high, strict=True))
         gaps = tuple(a or b for a, b in zip(self.gaps, other.gaps, strict=True))
-        return Extent(self.rows + other.rows, low, high, gaps, _fewest(joined([self.sample, other.sample])))
+        return Extent(low, high, gaps, _fewest(joined([self.sample, other.sample])))
 
 
 def _pick(choose: Any, a: Any, b: Any) -> Any:

@@ -15,7 +15,6 @@ from daskpriv.kernels.gower import CODES, DROP, HASHES, Cells, cells_of, frozen
 from daskpriv.kernels.lanes import LANES
 from daskpriv.kernels.search import Planes
 from daskpriv.space.arrays import aligned
-from daskpriv.space.cover import Cover
 from daskpriv.space.guide import Guide
 from daskpriv.space.packed import joined, take
 
@@ -32,15 +31,12 @@ class Index:
         What the kernels read.
     nodes, sets : arrays
         The splits that lead a query row to the tile where it would stand.
-    cover : Cover
-        Its outermost box.
     """
 
     part: int
     planes: Planes
     nodes: NDArray[np.int32]
     sets: NDArray[np.uint64]
-    cover: Cover
 
     def __repr__(self) -> str:
         return f"Index(part={self.part}, rows={self.rows})"
@@ -52,7 +48,7 @@ class Index:
     def __reduce__(self) -> tuple[Any, ...]:
         # The float64 view of the cells does not travel; arrays that arrive are aligned again.
         cells, *rest = self.planes
-        return _arrived, (self.part, cells.integer, rest, self.nodes, self.sets, self.cover)
+        return _arrived, (self.part, cells.integer, rest, self.nodes, self.sets)
 
     @property
     def rows(self) -> int:
@@ -79,8 +75,7 @@ class Index:
         perm, start, nodes, sets = tree.plant(coded.number, coded.byte, coder.caps, coder.adds, LANES)
         first, ids = _regroup(perm, first, ids)
         planes = _planes(guide, cells.integer[perm], coded.number[perm], coded.byte[perm], start, first, ids)
-        cover = Cover(*boxes.outermost(coded.number, coded.byte, guide.space.measure.missing == DROP))
-        return cls(part, planes, frozen(nodes), frozen(sets), cover)
+        return cls(part, planes, frozen(nodes), frozen(sets))
 
     def order(self, coded: Codes) -> NDArray[np.int64]:
         """The order in which query rows stand next to their neighbours."""
@@ -89,11 +84,9 @@ class Index:
         return order
 
 
-def _arrived(
-    part: int, integer: NDArray[Any], rest: list[Any], nodes: NDArray[Any], sets: NDArray[Any], cover: Cover
-) -> Index:
+def _arrived(part: int, integer: NDArray[Any], rest: list[Any], nodes: NDArray[Any], sets: NDArray[Any]) -> Index:
     arrays = [aligned(a) if isinstance(a, np.ndarray) else a for a in rest]
-    return Index(part, Planes(_without_ids(integer), *arrays), frozen(nodes), frozen(sets), cover)  # type: ignore[arg-type]
+    return Index(part, Planes(_without_ids(integer), *arrays), frozen(nodes), frozen(sets))  # type: ignore[arg-type]
 
 
 def _without_ids(integer: NDArray[Any]) -> Cells:
