@@ -29,4 +29,6 @@ def page(report: dict[str, Any], fragment: bool = False) -> str:
     """Draw `report` (`Report.to_dict()` or a parsed report.json); `fragment` leaves out the document frame."""
     dcr = report["metrics"].get("dcr")
     chart = Markup(dcr_chart(dcr["details"]).svg) if dcr and dcr["details"] else None  # noqa: S704  (our own SVG, texts escaped)
-    return _template().render(r=report, chart=chart, fragment=fragment)
+    text = _template().render(r=report, chart=chart, fragment=fragment)
+    # A report.json may hold halves of characters, which no file can.
+    return text.encode("utf-8", "replace").decode("utf-8")

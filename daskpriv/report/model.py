@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from daskpriv.errors import InputError
@@ -17,6 +17,10 @@ from daskpriv.report.charts import Chart, dcr_chart
 from daskpriv.report.html import page
 from daskpriv.report.rules import Rule
 from daskpriv.report.text import summary
+from daskpriv.tables.files import refuse_secrets, shown
+from daskpriv.tables.retry import http_status, is_transient
+from daskpriv.tables.sinks import join, put, remove
+from daskpriv.tables.stores import knock, service, told
 
 FORMAT = 1
 
@@ -106,14 +110,14 @@ class Report:
         """The report as JSON text, written to `path` in one step when given."""
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         if path is not None:
-            write_atomically(Path(path), text + "\n")
+            write_atomically(path, text + "\n")
         return text
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The report as one self-contained HTML page, written to `path` when given."""
         text = page(self.to_dict())
         if path is not None:
-            write_atomically(Path(path), text)
+            write_atomically(path, text)
         return text
 
     def summary(self) -> str:
@@ -153,25 +157,43 @@ def _plain(value: Any) -> Any:
     return number if math.isfinite(number) else None
 
 
-def check_writable(folder: Path) -> None:
-    """Refuse a directory that cannot take a report, before hours of work."""
+def check_writable(folder: str | os.PathLike[str]) -> None:
+    """Refuse a directory or URL that cannot take a report, before hours of work."""
+    target = os.fspath(folder)
+    probe = join(target, f".daskpriv.{os.getpid()}.part")
+    _tried(target, lambda: knock(target), begun=False)
+    _tried(target, lambda: put(probe, b""), begun=False)
+    # Who may write may not always delete: an empty hidden file is the lesser evil.
+    with suppress(Exception):
+        remove(probe)
+
+
+def write_atomically(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file, or an object of a URL, so that nobody ever sees half of it."""
+    target = os.fspath(path)
+    _tried(target, lambda: put(target, text.encode("utf-8")))
+
+
+def _tried(target: str, write: Callable[[], None], begun: bool = True) -> None:
+    refuse_secrets(target, "output")
+    where = repr(shown(target))
+    if service(target) == "http":
+        raise InputError(f"output: {where} cannot be written over http; choose a directory or an object store.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".daskpriv.{os.getpid()}.part"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
+        write()
+    except ImportError:
         raise InputError(
-            f"output: cannot write {str(folder)!r} ({error.strerror}); choose another directory."
+            f"output: no file system for {where} (a package is missing); install what it needs, such as daskpriv[s3], "
+            "daskpriv[gcs] or daskpriv[azure]."
         ) from None
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees half of it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        part.write_text(text, "utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"output: cannot write {str(path)!r} ({error.strerror}); choose another directory.") from None
+    except Exception as error:
+        missing = isinstance(error, FileNotFoundError) or http_status(error) == 404
+        if service(target) and missing and not is_transient(error):
+            kind = "container" if service(target) == "azure" else "bucket"
+            raise InputError(f"output: the {kind} of {where} does not exist; make it, or check its name.") from None
+        known = told(error, "output", where, target, begun) if service(target) else None
+        # The text of an error may quote what a server said; of the operating system's, only the reason is used.
+        reason = getattr(error, "strerror", None) if "://" not in target else None
+        raise known or InputError(
+            f"output: cannot write {where} ({reason or type(error).__name__}); choose another directory."
+        ) from None

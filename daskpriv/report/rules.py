@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,7 @@ def parse_rules(texts: Sequence[str], metrics: Sequence[str]) -> list[Rule]:
     0.55
     """
     out = []
-    if isinstance(texts, str) or not all(isinstance(t, str) for t in texts):
+    if isinstance(texts, str) or not isinstance(texts, Collection) or not all(isinstance(t, str) for t in texts):
         raise InputError("fail_on: give a list of rules, such as ['leak', 'dcr_share>0.55'].")
     for text in texts:
         if text.strip() in _WORDS:

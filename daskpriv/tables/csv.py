@@ -11,6 +11,7 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import IO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
-from daskpriv.errors import InputError
-from daskpriv.tables.files import File, opened
+from daskpriv.errors import DaskprivError, InputError
+from daskpriv.tables.constants import partition_columns, partition_keys, with_constants
+from daskpriv.tables.files import File
+from daskpriv.tables.ranges import RangeFile, check_still, standing_still
 from daskpriv.tables.recent import recent
-from daskpriv.tables.table import Table, check_names
+from daskpriv.tables.table import Piece, Table, check_names
 from daskpriv.tables.types import Family, family
 
 CHUNK = 8 << 20
@@ -61,6 +64,11 @@ class CsvPiece:
         """How many rows."""
         return self.stop - self.start
 
+    @property
+    def is_remote(self) -> bool:
+        """True when reading is mostly waiting for a server."""
+        return not self.file.is_local
+
     def cut(self, start: int, stop: int) -> CsvPiece:
         """Only the rows [start, stop) of this piece."""
         return replace(self, start=self.start + start, stop=self.start + stop)
@@ -88,15 +96,17 @@ class CsvPiece:
         return recent(key, lambda: self._range(columns), self.stop).slice(self.start, self.rows)
 
     def _range(self, columns: Sequence[str]) -> pa.Table:
-        with opened(self.file, self.table, _compression(self.file)) as handle:
-            handle.seek(self.offset)
-            data = handle.read(self.length)
-        return _parse(data, self.header, list(columns))
+        with standing_still(self.file, self.table):
+            with _opened(self.file, self.table) as handle:
+                handle.seek(self.offset)
+                data = handle.read(self.length)
+            return _parse(data, self.header, list(columns))
 
 
 def open_csv(files: Sequence[File], name: str, like: Mapping[str, pa.DataType] | None = None) -> Table:
     """Index CSV files; `like` gives the types of columns that a real table has already settled."""
     indexed = [_index(file, name) for file in files]
+    keys = partition_keys(files, name)
     header = indexed[0].header
     check_names(name, header)
     for file, other in zip(files, indexed, strict=True):
@@ -112,11 +122,14 @@ def open_csv(files: Sequence[File], name: str, like: Mapping[str, pa.DataType] |
         both = c in types and family(types[c]) is Family.NUMBER and family(wanted) is Family.NUMBER
         if c in types and (not both or wanted == pa.float32()):
             types[c] = wanted
-    pieces = []
+    pieces: list[Piece] = []
     for file, found in zip(files, indexed, strict=True):
         kinds = tuple(types[c] for c in found.header)
-        pieces += [CsvPiece(name, file, found.header, kinds, o, n, 0, rows) for o, n, rows in found.ranges]
-    schema = pa.schema([pa.field(c, types[c]) for c in header])
+        fixed = [c for c in partition_columns(file, None, name) if c[0] not in found.header]
+        rows = [CsvPiece(name, file, found.header, kinds, o, n, 0, rows) for o, n, rows in found.ranges]
+        pieces += [with_constants(piece, fixed) for piece in rows]
+    fields = [pa.field(c, types[c]) for c in header]
+    schema = pa.schema(fields + [pa.field(k, pa.string()) for k in keys if k not in header])
     return Table(name, schema, tuple(pieces), files=tuple(files))
 
 
@@ -128,13 +141,17 @@ class _Index:
     empty: dict[str, bool]
 
 
-def _compression(file: File) -> str | None:
-    return "gzip" if file.url.lower().endswith(".gz") else None
+def _opened(file: File, name: str) -> IO[bytes]:
+    """The text of a file; bytes come in requests of a megabyte or more."""
+    raw = RangeFile(file, name)
+    if not file.is_gzip:
+        return cast(IO[bytes], raw)
+    return cast(IO[bytes], gzip.GzipFile(fileobj=cast(IO[bytes], io.BufferedReader(raw, CHUNK))))
 
 
 def _chunks(file: File, name: str) -> Iterator[tuple[int, bytes]]:
     """Byte ranges that end at a row's end: a newline outside quotes."""
-    with opened(file, name, _compression(file)) as handle:
+    with _opened(file, name) as handle:
         offset, held = 0, b""
         while data := handle.read(CHUNK):
             held += data
@@ -194,17 +211,16 @@ def _index(file: File, name: str) -> _Index:
             for c in header:
                 fits[c], here = _fitting(text.column(c), fits[c])
                 empty[c] = empty[c] and here
-    except InputError:
+    except DaskprivError:
         raise
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise InputError(f"{name}: file {file.label} is not a complete gzip file; write it again.") from None
-    except PermissionError:
-        raise InputError(f"{name}: no permission to read file {file.label}; check its access rights.") from None
     except Exception as error:
         raise InputError(
             f"{name}: file {file.label} is not well-formed CSV ({type(error).__name__}): every row needs as many cells "
             "as the header, in UTF-8; mend or convert the file."
         ) from None
+    check_still(file, name)
     if not header:
         raise InputError(f"{name}: file {file.label} has no header line; write it again.")
     return _Index(header, ranges, fits, empty)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from daskpriv.errors import InputError
 from daskpriv.tables.csv import open_csv
+from daskpriv.tables.delta import open_delta
 from daskpriv.tables.files import find_files, shown
 from daskpriv.tables.frames import from_frame
 from daskpriv.tables.parquet import open_parquet
@@ -33,10 +34,15 @@ def open_table(source: Any, name: str, like: Table | None = None) -> Table:
     if isinstance(source, Table):
         table = source.renamed(name)
     elif isinstance(source, (str, os.PathLike)) or _is_path_list(source):
-        files = find_files(source, name)
-        table = open_csv(files, name, _types(like)) if files[0].is_csv else open_parquet(files, name)
+        found = find_files(source, name)
+        if found.log:
+            table = open_delta(found, name)
+        elif found.files[0].is_csv:
+            table = open_csv(found.files, name, _types(like))
+        else:
+            table = open_parquet(found.files, name)
         typed = [source] if isinstance(source, (str, os.PathLike)) else source
-        table = replace(table, source=tuple(shown(os.fspath(s)) for s in typed))
+        table = replace(table, source=table.source or tuple(shown(os.fspath(s)) for s in typed))
     else:
         table = from_frame(source, name)
     for field in table.schema:

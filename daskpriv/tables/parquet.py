@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from daskpriv.errors import InputError
-from daskpriv.tables.files import File, opened
+from daskpriv.errors import DaskprivError, InputError
+from daskpriv.tables.constants import partition_columns, partition_keys, with_constants
+from daskpriv.tables.files import File
+from daskpriv.tables.ranges import RangeFile, fetch_all, native, standing_still
 from daskpriv.tables.recent import recent
-from daskpriv.tables.table import Table, check_names
+from daskpriv.tables.table import Piece, Table, check_names
 from daskpriv.tables.types import family, short_name
+
+_KEPT = 32 << 20
+_footers: OrderedDict[File, pq.FileMetaData] = OrderedDict()
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -36,48 +45,57 @@ class ParquetPiece:
         """How many rows."""
         return self.stop - self.start
 
+    @property
+    def is_remote(self) -> bool:
+        """True when reading is mostly waiting for a server."""
+        return not self.file.is_local
+
     def cut(self, start: int, stop: int) -> ParquetPiece:
         """Only the rows [start, stop) of this piece."""
         return replace(self, start=self.start + start, stop=self.start + stop)
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Read the row group with exactly these columns; page checksums are verified where the file has them."""
-        constants = dict(self.file.partition)
-        stored = tuple(c for c in columns if c not in constants)
-        table = recent((self.file, self.group, stored), lambda: self._group(stored), self.stop)
-        table = table.slice(self.start, self.rows)
-        for key, value in constants.items():
-            if key in columns:
-                table = table.append_column(key, pa.array([value] * table.num_rows, pa.string()))
-        return table.select(list(columns))
+        wanted = tuple(columns)
+        table = recent((self.file, self.group, wanted), lambda: self._group(wanted), self.stop)
+        return table.slice(self.start, self.rows)
 
     def _group(self, columns: Sequence[str]) -> pa.Table:
-        with opened(self.file, self.table) as handle:
-            reader = pq.ParquetFile(handle, page_checksum_verification=True)
+        def read(handle: Any, meta: pq.FileMetaData) -> pa.Table:
+            reader = pq.ParquetFile(handle, metadata=meta, page_checksum_verification=True)
             return reader.read_row_group(self.group, columns=list(columns), use_threads=False)
 
+        # A file that was replaced while it was read may be read without an error, or with a misleading one.
+        with standing_still(self.file, self.table):
+            meta = _metadata(self.file, self.table)
+            if self.file.is_local:
+                return native(self.file, self.table, lambda handle: read(handle, meta))
+            held = fetch_all(self.file, self.table, _chunks(meta, self.group, columns))
+            return read(RangeFile(self.file, self.table, held), meta)
 
-def open_parquet(files: Sequence[File], name: str) -> Table:
-    """Read the footers of all files and check that they describe one table."""
+
+def open_parquet(files: Sequence[File], name: str, whole: pa.Schema | None = None) -> Table:
+    """Read the footers of all files and check that they describe one table.
+
+    `whole` is the schema of a table that files may lack columns of, and whose `key=value` folders have types.
+    """
     with ThreadPoolExecutor(16) as pool:
         footers = list(pool.map(lambda f: _footer(f, name), files))
-    first_file, (_, schema) = files[0], footers[0]
+    schema = footers[0][1]
     check_names(name, schema.names)
-    pieces: list[ParquetPiece] = []
-    merged = list(schema)
-    keys = [k for k, _ in first_file.partition]
-    for file in files:
-        if [k for k, _ in file.partition] != keys:
-            odd = sorted(set(keys) ^ {k for k, _ in file.partition})
-            column = f" (column {odd[0]!r})" if odd else ""
-            raise InputError(
-                f"{name}: file {file.label} lies under other key=value folders{column} than file {first_file.label}; "
-                "partition all files by the same columns."
-            )
+    keys = partition_keys(files, name)
+    merged = [f for f in whole if f.name not in keys] if whole is not None else list(schema)
+    pieces: list[Piece] = []
     for file, (groups, other) in zip(files, footers, strict=True):
-        merged = _join(merged, other, first_file, file, name)
-        pieces += [ParquetPiece(name, file, g, 0, n) for g, n in enumerate(groups) if n]
-    fields = merged + [pa.field(k, pa.string()) for k in keys if k not in schema.names]
+        lacking = [f for f in merged if f.name not in other.names] if whole is not None else []
+        merged = _join(merged, pa.schema([*other, *lacking]), files[0], file, name)
+        extra = [(f.name, None, f.type) for f in lacking]
+        stored = set(other.names)
+        fixed = [c for c in partition_columns(file, whole, name) if c[0] not in stored]
+        rows = [ParquetPiece(name, file, g, 0, n) for g, n in enumerate(groups) if n]
+        pieces += [with_constants(piece, [*fixed, *extra]) for piece in rows]
+    kinds = {f.name: f.type for f in whole or ()}
+    fields = merged + [pa.field(k, kinds.get(k, pa.string())) for k in keys if k not in {f.name for f in merged}]
     return Table(name, pa.schema(fields), tuple(pieces), files=tuple(files))
 
 
@@ -85,18 +103,11 @@ def _footer(file: File, name: str) -> tuple[list[int], pa.Schema]:
     if file.size == 0:
         raise InputError(f"{name}: file {file.label} is empty (0 bytes); write it again.")
     try:
-        with opened(file, name) as handle:
-            reader = pq.ParquetFile(handle)
-            meta = reader.metadata
-            return [
-                meta.row_group(g).num_rows for g in range(meta.num_row_groups)
-            ], reader.schema_arrow.remove_metadata()
-    except InputError:
+        meta = _metadata(file, name)
+        schema = meta.schema.to_arrow_schema().remove_metadata()
+        return [meta.row_group(g).num_rows for g in range(meta.num_row_groups)], schema
+    except DaskprivError:
         raise
-    except PermissionError:
-        raise InputError(f"{name}: no permission to read file {file.label}; check its access rights.") from None
-    except FileNotFoundError:
-        raise InputError(f"{name}: file {file.label} does not exist; check the path.") from None
     except Exception as error:
         if "crypt" in str(error).lower():
             raise InputError(f"{name}: file {file.label} is encrypted; write it without encryption.") from None
@@ -105,6 +116,32 @@ def _footer(file: File, name: str) -> tuple[list[int], pa.Schema]:
             f"{name}: file {file.label} {why} ({type(error).__name__}); write it again, or name a CSV "
             "file .csv or .csv.gz."
         ) from None
+
+
+def _metadata(file: File, name: str) -> pq.FileMetaData:
+    """The footer of a file, which every row group needs; the last ones are kept, in 32 MiB at most."""
+    with _lock:
+        found = _footers.get(file)
+        if found is not None:
+            _footers.move_to_end(file)
+            return found
+    found = native(file, name, pq.read_metadata) if file.is_local else pq.read_metadata(RangeFile(file, name))
+    with _lock:
+        _footers[file] = found
+        while len(_footers) > 1 and sum(m.serialized_size for m in _footers.values()) > _KEPT:
+            _footers.popitem(last=False)
+    return found
+
+
+def _chunks(meta: pq.FileMetaData, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
+    """Where the bytes of these columns of a row group lie."""
+    out, wanted, rows = [], frozenset(columns), meta.row_group(group)
+    for i in range(rows.num_columns):
+        chunk = rows.column(i)
+        if chunk.path_in_schema in wanted:
+            pages = [o for o in (chunk.dictionary_page_offset, chunk.data_page_offset) if o]
+            out.append((min(pages), min(pages) + chunk.total_compressed_size))
+    return out
 
 
 def _join(merged: list[pa.Field], other: pa.Schema, first: File, file: File, name: str) -> list[pa.Field]:
