@@ -1,6 +1,6 @@
 """One worker against two on this machine, with the engine as users call it: speed-up, and what is not search.
 
-Tables are Parquet files, so that the graph holds names and no rows. The cluster (scheduler, nannies, workers) is a
+Tables are Parquet files, so that units hold names and no rows. The cluster (scheduler, nannies, workers) is a
 process of its own, so that the scheduler's processor time is told from the client's. Speed-ups mean something only
 where `machine_busy_elsewhere` is close to 0.
 """

@@ -99,7 +99,7 @@ def encoded(query: pa.Table, reference: pa.Table) -> Encoded:
     tables = {"reference": open_table(reference, "reference"), "query": open_table(query, "query")}
     surveyed = survey(engine, tables, Columns(), ("reference",))
     ready = spaces_for(engine, surveyed, encode(engine, surveyed), SpaceOptions(), ("reference",))
-    first = {name: blocks.handles[0] for name, blocks in ready.blocks.items()}
+    first = {name: blocks.sources[0].load() for name, blocks in ready.blocks.items()}
     return Encoded(first["query"], first["reference"], ready.spaces["query", "reference"])
 
 

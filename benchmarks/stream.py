@@ -16,7 +16,6 @@ import json, sys, time
 from daskpriv.engine.executor import Serial
 from daskpriv.engine.plan import Layout
 from daskpriv.engine.run import Engine
-from daskpriv.engine.tasks import encode
 from daskpriv.prepare import Columns, survey
 from daskpriv.tables.open import open_table
 
@@ -27,7 +26,7 @@ surveyed = survey(engine, {"train": table}, Columns(), ("train",))
 middle = time.perf_counter()
 rows = held = 0
 for part in table.parts(65_536):
-    block = encode(part, surveyed.encoding)
+    block = surveyed.encoding.encode(part)
     rows, held = rows + len(block), max(held, block.nbytes)
 end = time.perf_counter()
 print(json.dumps({"rows": rows, "block_bytes": held, "survey_s": middle - begun, "encode_s": end - middle}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import resource
@@ -12,13 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from daskpriv.engine.executor import Executor
 from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError
-from daskpriv.events import Listener, silent
+from daskpriv.events import Listener, RunNamed, silent
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
 from daskpriv.gates import gates
 from daskpriv.kernels.gower import NUMBERS
@@ -27,12 +27,14 @@ from daskpriv.prepare import Columns, Prepared, Surveyed, bucketed, encode, spac
 from daskpriv.presets import Preset
 from daskpriv.presets import preset as preset_named
 from daskpriv.records import write_records
-from daskpriv.report.model import Report, check_writable
+from daskpriv.report.model import Report, check_writable, write_atomically
 from daskpriv.report.rules import parse_rules
+from daskpriv.runs import Place, Run, name_of, place_for
 from daskpriv.session import engine_for, executor_for, open_any, whole
 from daskpriv.space.gower import Missing, RangeFrom
 from daskpriv.stats.multiple import holm
 from daskpriv.tables.schema import Schema
+from daskpriv.tables.sinks import join
 from daskpriv.tables.table import Table
 from daskpriv.version import __version__
 
@@ -50,7 +52,7 @@ def evaluate(
     weights: Mapping[str, float] | None = None,
     quasi_identifiers: Any = None,
     secrets: Any = None,
-    store: Any = None,
+    store: str | os.PathLike[str] | None = None,
     columns: Sequence[str] | None = None,
     exclude: Collection[str] = (),
     missing: str | None = None,
@@ -62,6 +64,7 @@ def evaluate(
     fail_on: Sequence[str] = (),
     block_rows: int | None = None,
     progress: Listener | None = None,
+    command: Sequence[str] = (),
 ) -> Report:
     """Measure how much a synthetic table gives away about the table it was made from.
 
@@ -79,8 +82,11 @@ def evaluate(
     schema : Schema or path to its YAML, optional
         What each column is; inferred from the real tables otherwise.
     weights : {column: weight}, optional
-    quasi_identifiers, secrets, store : optional
-        Reserved for metrics and run stores to come; refused when given.
+    quasi_identifiers, secrets : optional
+        Reserved for metrics to come; refused when given.
+    store : directory or URL, optional
+        Where finished pieces are kept, so that a run that died goes on where it stopped. Default: in `output`, until
+        the report is written.
     columns, exclude : sequences of column names, optional
         Compare only these, or all but these.
     missing : {"level", "gower", "max", "anonymeter", "clearbox"}, optional
@@ -101,6 +107,8 @@ def evaluate(
         Rows per block. No choice changes the result.
     progress : callable, optional
         Receives `daskpriv.events`.
+    command : sequence of str, optional
+        The command line that started this run; `daskpriv runs resume` repeats it.
 
     Returns
     -------
@@ -126,53 +134,81 @@ def evaluate(
     wanted = _metrics(metrics, chosen)
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
     narrowed = Columns(described, columns, exclude, weights)
-    for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets), ("store", store)):
+    for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets)):
         if value is not None:
             raise InputError(f"{option}: no metric of this version uses it; leave it out.")
     rules = parse_rules(fail_on, [m.name for m in wanted])
+    if store is not None and not isinstance(store, (str, os.PathLike)):
+        raise InputError("store: give a directory or a URL.")
+    store = None if store is None else os.fspath(store)
     if output is not None:
-        check_writable(Path(output))
+        check_writable(os.fspath(output))
     _check_seed(seed)
     if progress is not None and not callable(progress):
         raise InputError("progress: give a function that takes one event.")
     if internal and output is None:
         raise InputError("internal: give an output directory for the per-record file.")
-    tables = _open(train, holdout, synthetic)
-    with executor_for(client) as executor:
-        engine = engine_for(executor, tables, block_rows, progress or silent)
+    tables = open_tables(train, holdout, synthetic)
+    listener = progress or silent
+    folder = None if output is None else os.fspath(output)
+    with executor_for(client, listener) as executor, place_for(store, folder, executor) as place:
+        engine = engine_for(executor, tables, block_rows, listener)
         real = tuple(t for t in tables if t != SYNTHETIC)
         surveyed = survey(engine, tables, narrowed, real, chosen.bucketed, chosen.drops_ids)
         engine.same = _same_tables(surveyed, chosen)
+        under_way = _begin(engine, place, surveyed, chosen, command)
         prepared = _prepare(engine, surveyed, chosen, real)
         facts = Facts({n: t.rows for n, t in tables.items()}, len(surveyed.encoding.columns), seed)
         results, found = engine.measure(wanted, facts, prepared.blocks, prepared.spaces)
-        if internal and output is not None:
-            write_records(Path(output) / "internal" / "records.parquet", executor, found)
+        if internal and folder is not None:
+            write_records(join(folder, "internal", "records.parquet"), engine.store, found)
         run = _costs(engine, executor, started, time.perf_counter() - clock)
-    report = Report(
-        results,
-        _inputs(surveyed),
-        _settings(chosen, wanted, seed),
-        _space(prepared, chosen),
-        gates(surveyed, results),
-        holm({n: r.p_value for n, r in results.items() if r.p_value is not None}),
-        [
-            *chosen.warnings,
-            *_same_table_warning(engine),
-            *surveyed.warnings,
-            *(w for r in results.values() for w in r.warnings),
-        ],
-        run,
-        __version__,
-    )
-    try:
-        report = report.judged_by(rules)
-    finally:
-        # A rule that names nothing must not cost the report of a long run.
-        if output is not None:
-            report.to_json(Path(output) / "report.json")
-            report.to_html(Path(output) / "report.html")
+        report = Report(
+            results,
+            _inputs(surveyed),
+            _settings(chosen, wanted, seed),
+            _space(prepared, chosen),
+            gates(surveyed, results),
+            holm({n: r.p_value for n, r in results.items() if r.p_value is not None}),
+            [
+                *chosen.warnings,
+                *_same_table_warning(engine),
+                *surveyed.warnings,
+                *(w for r in results.values() for w in r.warnings),
+            ],
+            run,
+            __version__,
+        )
+        try:
+            report = report.judged_by(rules)
+        finally:
+            # A rule that names nothing must not cost the report of a long run.
+            if folder is not None:
+                report.to_json(join(folder, "report.json"))
+                report.to_html(join(folder, "report.html"))
+                write_atomically(join(folder, "run.json"), json.dumps(report.run, indent=1) + "\n")
+        place.close(under_way)
     return report
+
+
+def _begin(engine: Engine, place: Place, surveyed: Surveyed, chosen: Preset, command: Sequence[str]) -> Run:
+    """Give the run its name and take over what an earlier one with this name has finished."""
+    tables = {
+        name: {
+            "rows": table.rows,
+            "fingerprint": f"{surveyed.summaries[name].fingerprint:016x}",
+            "source": list(table.source[:20]),
+        }
+        for name, table in surveyed.tables.items()
+    }
+    content = [(name, t["rows"], t["fingerprint"]) for name, t in tables.items()]
+    name = name_of(content, surveyed.schema, chosen.space, chosen.bucketed, sorted(engine.same))
+    run = place.open(name, engine.layout.block_rows, tables, tuple(command))
+    engine.store, engine.run = run.store, name
+    engine.steps, engine.remember = dict(run.manifest.steps), run.remember
+    engine.cut_again(run.manifest.block_rows)
+    engine.listener(RunNamed(name, len(engine.finished())))
+    return run
 
 
 def _options(chosen: Preset, missing: str | None, range_from: str | None) -> Preset:
@@ -194,6 +230,11 @@ def _options(chosen: Preset, missing: str | None, range_from: str | None) -> Pre
             "range_from='real'.",
         )
     return replace(chosen, space=space, warnings=warnings)
+
+
+def wanted_metrics(metrics: str | Sequence[str | Metric], preset: str | None = None) -> list[Metric]:
+    """The metrics that these names stand for, with the options of a preset."""
+    return _metrics(metrics, preset_named(preset))
 
 
 def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset) -> list[Metric]:
@@ -229,7 +270,8 @@ def _check_seed(seed: int) -> None:
         raise InputError("seed must be a whole number from 0 to 2**64 - 1.")
 
 
-def _open(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
+def open_tables(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
+    """Open the tables of an evaluation; only footers are read."""
     tables = {TRAIN: open_any(train, TRAIN)}
     if holdout is not None:
         tables[HOLDOUT] = open_any(holdout, HOLDOUT, tables[TRAIN])
@@ -314,12 +356,17 @@ def _space(prepared: Prepared, chosen: Preset) -> dict[str, Any]:
 
 
 def _costs(engine: Engine, executor: Executor, started: datetime, seconds: float) -> dict[str, Any]:
+    statistics = getattr(executor, "statistics", None)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {
+        "name": engine.run,
         "started": started.isoformat(timespec="seconds"),
         "seconds": seconds,
         "pairs": engine.pairs,
+        "pairs_per_second": engine.pairs / max(seconds, 1e-9),
         "tasks": engine.tasks,
+        "pieces_used_again": engine.reused,
+        **(statistics.to_dict() if statistics is not None else {}),
         "block_rows": engine.layout.block_rows,
         "executor": type(executor).__name__.lower(),
         "slots": executor.slots,

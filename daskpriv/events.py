@@ -30,7 +30,15 @@ class Warned:
     message: str
 
 
-Event = StageStarted | TaskDone | Warned
+@dataclass(frozen=True, slots=True)
+class RunNamed:
+    """The run has its name; `kept` pieces of it were finished before and are used again."""
+
+    run: str
+    kept: int = 0
+
+
+Event = StageStarted | TaskDone | Warned | RunNamed
 Listener = Callable[[Event], None]
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from daskpriv.engine.dask import Dask, lazy_columns
+from daskpriv.cluster.driver import Dask
+from daskpriv.cluster.frames import lazy_columns
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, silent
 from daskpriv.evidence import Neighbours
 from daskpriv.prepare import Columns, encode, spaces_for, survey
+from daskpriv.runs import kept_while_used
 from daskpriv.session import engine_for, executor_for, open_any, whole
 from daskpriv.space.gower import Missing, RangeFrom, SpaceOptions
 from daskpriv.tables.schema import Schema
@@ -124,18 +126,19 @@ def nearest_neighbours(
         raise InputError("exclude_self: query and reference must be the same table, but their numbers of rows differ.")
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
     narrowed = Columns(described, columns, weights=weights)
-    with executor_for(client) as executor:
+    with executor_for(client, progress) as executor, kept_while_used(executor) as store:
         engine = engine_for(executor, tables, block_rows, progress)
+        engine.store = store
         if exclude_self:
             engine.same = frozenset({("query", "reference")})
         surveyed = survey(engine, tables, narrowed, ("reference",))
         prepared = spaces_for(engine, surveyed, encode(engine, surveyed, ("query", "reference"), k), options, fit_names)
-        found = engine.search([Neighbours("query", "reference", k)], prepared.blocks, prepared.spaces)
-        handles = found["query", "reference"]
-        if isinstance(executor, Dask) and tables["query"].rows * k > _SMALL:
+        lists = engine.search([Neighbours("query", "reference", k)], prepared.blocks, prepared.spaces)
+        answers = lists["query", "reference"]
+        if isinstance(executor, Dask) and store.reachable and tables["query"].rows * k > _SMALL:
             sizes = prepared.blocks["query"].sizes
-            return NearestNeighbours(*lazy_columns(handles, sizes, k), surveyed.warnings)
-        parts = executor.gather(handles)
+            return NearestNeighbours(*lazy_columns(store, answers, sizes, k), surveyed.warnings)
+        parts = [x.load(store) for x in answers]
     joined = (np.concatenate([getattr(p, name) for p in parts]) for name in ("distance", "row", "ties"))
     distance, row, ties = (a.view(Computed) for a in joined)
     return NearestNeighbours(distance, row, ties, surveyed.warnings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,28 +11,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from daskpriv.engine.executor import Executor, Handle
+from daskpriv.engine.store import Store
+from daskpriv.engine.units import Joined
 from daskpriv.errors import InputError
 from daskpriv.evidence import SYNTHETIC, NeighbourTable
+from daskpriv.tables.sinks import put
 
 
-def write_records(path: Path, executor: Executor, found: Mapping[tuple[str, str], Sequence[Handle]]) -> None:
+def write_records(target: str, store: Store, found: Mapping[tuple[str, str], Sequence[Joined]]) -> None:
     """Write one row group per query block; only one block is held here at a time."""
     references = [r for q, r in found if q == SYNTHETIC and r != SYNTHETIC]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    blocks = zip(*(found[SYNTHETIC, r] for r in references), strict=True)
+    with tempfile.NamedTemporaryFile(prefix="daskpriv-", suffix=".parquet") as held:
         writer: pq.ParquetWriter | None = None
-        for handles in zip(*(found[SYNTHETIC, r] for r in references), strict=True):
-            tables = dict(zip(references, executor.gather(handles), strict=True))
+        for answers in blocks:
+            tables = {r: a.load(store) for r, a in zip(references, answers, strict=True)}
             rows = pa.table(_columns(tables))
-            writer = writer or pq.ParquetWriter(part, rows.schema, compression="zstd")
+            writer = writer or pq.ParquetWriter(held.name, rows.schema, compression="zstd")
             writer.write_table(rows)
-        if writer is not None:
-            writer.close()
-            part.replace(path)
+        if writer is None:
+            return
+        writer.close()
+        put_file(target, held.name)
+
+
+def put_file(target: str, source: str) -> None:
+    """Bring a finished file to its place in one step."""
+    try:
+        put(target, Path(source).read_bytes())
     except OSError as error:
-        raise InputError(f"output: cannot write {str(path)!r} ({error.strerror}); choose another directory.") from None
+        raise InputError(f"output: cannot write {target!r} ({error.strerror}); choose another directory.") from None
 
 
 def _columns(tables: Mapping[str, NeighbourTable]) -> dict[str, np.ndarray[Any, Any]]:

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from daskpriv.engine.dask import Dask, active_client, from_dask, is_dask_frame, outside_the_slot
+from daskpriv.cluster.connect import active_client, outside_the_slot
+from daskpriv.cluster.driver import Dask
+from daskpriv.cluster.frames import from_dask, is_dask_frame
 from daskpriv.engine.executor import Executor, Threads
 from daskpriv.engine.plan import layout
+from daskpriv.engine.reference import use_threads
 from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, silent
@@ -18,17 +21,19 @@ from daskpriv.tables.table import Table
 
 
 @contextmanager
-def executor_for(client: Any = None) -> Iterator[Executor]:
+def executor_for(client: Any = None, listener: Listener = silent) -> Iterator[Executor]:
     """An executor over `client`, else over the active client, else over threads; closed at the end."""
     client = client if client is not None else active_client()
     if client is not None and not hasattr(client, "submit"):
         raise InputError(f"client: expected a distributed.Client, got {type(client).__name__}.")
-    executor: Executor = Threads() if client is None else Dask(client)
-    try:
-        with outside_the_slot():
+    with outside_the_slot():
+        executor: Executor = Threads() if client is None else Dask(client, listener)
+        if client is None:
+            use_threads(executor.threads)
+        try:
             yield executor
-    finally:
-        executor.close()
+        finally:
+            executor.close()
 
 
 def engine_for(

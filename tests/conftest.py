@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from distributed import Client, LocalCluster
 
+from daskpriv.engine import cache
+
 HERE = Path(__file__).parent
 BUNDLED = HERE.parent / "daskpriv" / "data" / "adult"
 SHARED = HERE.parent.parent / "shared" / "data"
@@ -26,6 +28,13 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the collection of published tables (../shared/data) is not beside this clone")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def forgetful() -> Iterator[None]:
+    """No test lives on what another one left in this process."""
+    yield
+    cache.forget()
 
 
 @pytest.fixture(scope="session")

@@ -27,13 +27,15 @@ from numpy.typing import NDArray
 
 import daskpriv
 from daskpriv import Column, Kind, Schema, session
-from daskpriv.engine import tasks
-from daskpriv.engine.dask import Dask
+from daskpriv.cluster.driver import Dask
 from daskpriv.engine.executor import Executor, Serial, Threads
 from daskpriv.engine.plan import Layout
 from daskpriv.engine.run import Blocks, Engine
+from daskpriv.engine.store import Store, key_of
+from daskpriv.engine.units import Answer, Joined, Merged, Piece, Together, to_arrow
 from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Neighbours, NeighbourTable
 from daskpriv.prepare import Columns, encode, spaces_for, survey
+from daskpriv.runs import kept_while_used
 from daskpriv.space import summary
 from daskpriv.space.gower import Missing, RangeFrom, SpaceOptions
 from daskpriv.tables.open import open_table
@@ -808,8 +810,23 @@ def answers(
     world: World, executor: Executor, layout: Layout, missing: str, k: int, questions: Questions, thresholds: Floats
 ) -> Answers:
     """Everything at once, below the layer of metrics."""
+    with kept_while_used(executor) as store:
+        return answers_in(store, world, executor, layout, missing, k, questions, thresholds)
+
+
+def answers_in(
+    store: Store,
+    world: World,
+    executor: Executor,
+    layout: Layout,
+    missing: str,
+    k: int,
+    questions: Questions,
+    thresholds: Floats,
+) -> Answers:
+    """The same, with the pieces kept in this store."""
     tables = {name: open_table(frame, name) for name, frame in world.frames.items()}
-    engine = Engine(executor, layout)
+    engine = Engine(executor, layout, store=store)
     surveyed = survey(engine, tables, Columns(world.schema, weights=world.weights), ROLES[:2])
     options = SpaceOptions(Missing(missing), RangeFrom(questions.mode))
     fit = {"train": ROLES[:1], "all": ROLES}.get(questions.mode, ROLES[:2])
@@ -818,35 +835,37 @@ def answers(
     found = engine.search([Neighbours(q, r, k) for q, r in questions.searched], blocks, spaces)
     counts = engine.count_closer(questions.counts, blocks, spaces, found)
     asked = CloserCounts(*questions.compared, questions.compared[1])
-    given_tables = {questions.compared: thresholds_at(executor, blocks[questions.compared[0]], thresholds)}
+    given_tables = {questions.compared: thresholds_at(engine, blocks[questions.compared[0]], thresholds)}
     compared = engine.count_closer([asked], blocks, spaces, given_tables)
     law = engine.credits(Credits("synthetic", "train", "holdout"), blocks, spaces, found)
 
-    def joined(handles: Sequence[Any], *names: str) -> list[Array]:
-        parts = executor.gather(handles)
+    def joined(answers: Sequence[Answer], *names: str) -> list[Array]:
+        parts = [answer.load(store) for answer in answers]
         ids = np.concatenate([p.query for p in parts])
         assert ids.tolist() == list(range(len(ids)))
         return [np.concatenate([getattr(p, name) for p in parts]) for name in names]
 
     closer, equal = joined(compared[asked], "closer", "equal")
     return Answers(
-        {pair: Lists(*joined(handles, "distance", "row", "ties")) for pair, handles in found.items()},
-        {r: (c[0], c[1]) for r, c in ((r, joined(h, "closer", "equal")) for r, h in counts.items())},
+        {pair: Lists(*joined(lists, "distance", "row", "ties")) for pair, lists in found.items()},
+        {r: (c[0], c[1]) for r, c in ((r, joined(added, "closer", "equal")) for r, added in counts.items())},
         (closer, equal),
         list(zip(law.credit.tolist(), law.first.tolist(), law.second.tolist(), strict=True)),
     )
 
 
-def thresholds_at(executor: Executor, blocks: Blocks, thresholds: Floats) -> list[Any]:
-    """Neighbour tables that hold these distances, one per block of query rows."""
-    handles, first = [], 0
+def thresholds_at(engine: Engine, blocks: Blocks, thresholds: Floats) -> list[Joined]:
+    """Neighbour tables that hold these distances, one per block of query rows; nobody could make them again."""
+    out, first = [], 0
     for size in blocks.sizes:
         ids = np.arange(first, first + size)
         near = thresholds[ids][:, None]
         table = NeighbourTable(ids, near, np.zeros((size, 1), np.int64), np.ones(size, np.int64))
-        handles.append(executor.submit("thresholds", tasks.same, table))
+        key = key_of(engine.run, "thresholds", first)
+        name = engine.store.put(key, to_arrow(table))
+        out.append(Joined((Piece(key, Together(Merged(()), "thresholds"), name),)))
         first += size
-    return handles
+    return out
 
 
 def sharp(rng: np.random.Generator, matrix: Floats) -> Floats:
@@ -930,7 +949,7 @@ def test_counts_and_credits_among_thousands_of_rows(case: Case) -> None:
 
 @pytest.mark.xdist_group("cluster")
 def test_worker_processes_answer_like_the_brute_force(cluster: Callable[[int], Client]) -> None:
-    """Two processes: encoded blocks, spaces and tables travel."""
+    """Two processes: spaces and guides travel, blocks and lists are read where they are needed."""
 
     @examples(12)
     @given(case=cases(3, rows=[st.integers(1, 300)] * 3), asked=questions())
@@ -938,7 +957,10 @@ def test_worker_processes_answer_like_the_brute_force(cluster: Callable[[int], C
         world = world_of(case, ROLES)
         assume(not any(world.refused(ranged(asked.mode, q, r)) for q in ROLES for r in ROLES))
         executor = Dask(cluster(2))
-        check_answers(world, executor, case.layout, case.missing, case.k, asked, case.seed)
+        try:
+            check_answers(world, executor, case.layout, case.missing, case.k, asked, case.seed)
+        finally:
+            executor.close()
 
     @examples(12)
     @given(case=cases(2, rows=[st.integers(1, 2000), st.integers(1, 100)]))

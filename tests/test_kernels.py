@@ -9,7 +9,9 @@ import os
 import pickle
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -633,8 +635,9 @@ def adult_index(path: Path) -> tuple[Guide, Index, dict[str, Block]]:
     tables = {role: open_table(path / f"{file}.parquet", role) for role, file in ADULT.items()}
     surveyed = survey(engine, tables, Columns(None), ("train",))
     prepared = spaces_for(engine, surveyed, encode(engine, surveyed, tuple(ADULT), 2), SpaceOptions(), ("train",))
-    reference = engine.index(prepared.blocks["train"], prepared.spaces["synthetic", "train"])
-    return reference.guide, reference.parts[0], {role: prepared.blocks[role].handles[0] for role in ADULT}  # type: ignore[return-value]
+    reference = engine.reference(prepared.blocks["train"], prepared.spaces["synthetic", "train"])
+    (index,) = reference.held(0)
+    return reference.guide.get(), index, {role: prepared.blocks[role].sources[0].load() for role in ADULT}
 
 
 ADULT = {"train": "train", "holdout": "holdout", "synthetic": "synthetic_good"}
@@ -798,11 +801,34 @@ def test_no_kernel_holds_the_lock_of_the_interpreter() -> None:
 # ---------------------------------------------------------------------------------------------- layouts
 
 
+@dataclass(frozen=True)
+class Held:
+    """Some rows of a table that are in memory, in the place of a `BlockSource`."""
+
+    role: str
+    block: Block
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def first_row(self) -> int:
+        return int(self.block.row[0])
+
+    @property
+    def rows(self) -> int:
+        return len(self.block)
+
+    @property
+    def label(self) -> str:
+        return self.role
+
+    def load(self) -> Block:
+        return self.block
+
+
 def cut(role: str, table: Block, rows: int) -> Blocks:
     """A table in blocks of so many rows."""
     edges = [*range(0, len(table), rows), len(table)]
-    pieces = [table.slice(a, b) for a, b in itertools.pairwise(edges)]
-    return Blocks(role, tuple(pieces), tuple(map(len, pieces)))
+    return Blocks(role, tuple(Held(role, table.slice(a, b)) for a, b in itertools.pairwise(edges)))  # type: ignore[arg-type]
 
 
 def everything(tables: dict[str, Block], world: World, layout: Layout, executor: Executor, k: int) -> list[bytes]:
@@ -819,11 +845,11 @@ def everything(tables: dict[str, Block], world: World, layout: Layout, executor:
     counted = engine.count_closer(asked, blocks, spaces, found)
     law = engine.credits(Credits("synthetic", "train", "holdout"), blocks, spaces, found)
     told = [law.credit.tobytes(), law.first.tobytes(), law.second.tobytes()]
-    for handles, names in (
+    for answers, names in (
         *((found[p], ("query", "distance", "row", "ties")) for p in pairs),
         *((counted[c], ("query", "closer", "equal")) for c in asked),
     ):
-        parts = executor.gather(handles)
+        parts = [answer.load(engine.store) for answer in answers]
         told.extend(np.concatenate([getattr(p, name) for p in parts]).tobytes() for name in names)
     return told
 
@@ -874,7 +900,7 @@ def test_references_in_groups_give_the_same_bytes(case: int, k: int) -> None:
     for layout in LAYOUTS:
         engine = Engine(Serial(), layout)
         blocks = cut("train", tables["train"], layout.block_rows)
-        grouped += len(engine.index(blocks, world.space).groups) > 1
+        grouped += len(engine.reference(blocks, world.space).groups) > 1
         assert everything(tables, world, layout, Serial(), k) == expected, layout
     assert grouped >= 5
 

@@ -130,7 +130,9 @@ def test_the_share_alone_without_a_holdout_is_not_evaluated() -> None:
         ({"schema": 5}, "schema: give"),
         ({"progress": 5}, "progress: give"),
         ({"client": 5}, "client: expected"),
-        ({"store": "s3://x"}, "store: no metric"),
+        ({"store": 5}, "store: give a directory or a URL"),
+        ({"secrets": ["a"]}, "secrets: no metric"),
+        ({"quasi_identifiers": ["a"]}, "quasi_identifiers: no metric"),
         ({"internal": True}, "internal: give an output"),
     ],
 )
@@ -173,7 +175,8 @@ def test_a_block_tells_its_size_and_travels_alone() -> None:
     engine = Engine(Serial(), Layout(5000, 5000))
     frame = pd.DataFrame({"a": np.arange(5000.0), "c": ["x", "y"] * 2500})
     surveyed = survey(engine, {"t": open_table(frame, "t")}, Columns(), ("t",))
-    (block,) = encode(engine, surveyed)["t"].handles
+    (source,) = encode(engine, surveyed)["t"].sources
+    block = source.load()
     before = len(pickle.dumps(block))
     assert block.arrays
     assert sys.getsizeof(block) >= block.nbytes

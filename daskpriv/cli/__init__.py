@@ -11,8 +11,11 @@ import click
 
 from daskpriv.cli.bench import bench_command
 from daskpriv.cli.demo import demo_command
+from daskpriv.cli.doctor import doctor_command
 from daskpriv.cli.evaluate import evaluate_command
+from daskpriv.cli.plan import plan_command
 from daskpriv.cli.report import report_command
+from daskpriv.cli.runs import runs_command
 from daskpriv.cli.schema import schema_command
 from daskpriv.errors import DaskprivError, InputError
 from daskpriv.version import __version__
@@ -32,7 +35,7 @@ class _OneSentence(click.Group):
             _say(str(error))
             ctx.exit(BAD_INPUT if isinstance(error, InputError) else FAILED)
         except KeyboardInterrupt:
-            _say("interrupted.")
+            _say("interrupted; run the same command again to go on: what is finished is kept.")
             ctx.exit(FAILED)
         except Exception as error:
             if os.environ.get("DASKPRIV_DEBUG"):
@@ -56,7 +59,16 @@ def cli() -> None:
     """Tell how much a synthetic table gives away about the people in the table it was made from."""
 
 
-for _command in (evaluate_command, demo_command, schema_command, report_command, bench_command):
+for _command in (
+    evaluate_command,
+    demo_command,
+    schema_command,
+    report_command,
+    bench_command,
+    plan_command,
+    runs_command,
+    doctor_command,
+):
     cli.add_command(_command)
 
 

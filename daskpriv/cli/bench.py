@@ -25,7 +25,7 @@ _POSITIVE = click.IntRange(1)
     "--redraw", type=click.FloatRange(0, 1), default=0.3, show_default=True, help="Share of cells drawn independently."
 )
 @click.option("--check", type=click.IntRange(0), default=50, show_default=True, help="Rows checked by a plain search.")
-@cluster_options("local, local:N, tcp://host:8786, ... [default: threads of this process]")
+@cluster_options
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON instead of the table.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.pass_context
@@ -34,8 +34,8 @@ def bench_command(ctx: click.Context, /, **options: Any) -> None:
 
     Exit codes: 0 done, 1 a checked row differs from the plain search, 2 bad usage, 3 the run failed.
     """
-    asked = (options["cluster"], options["workers"], options["threads"], options["memory_limit"])
-    cluster = client_for(*asked) if any(asked) else nullcontext()
+    asked = [options[n] for n in ("cluster", "workers", "threads", "memory_limit")]
+    cluster = client_for(options) if any(asked) else nullcontext()
     with cluster as client, listener_for(options["quiet"], False) as listener:
         result = headline(
             options["rows"],

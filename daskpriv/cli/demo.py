@@ -26,7 +26,7 @@ def demo_command(output: str, quiet: bool) -> None:
     paths = []
     with (
         as_file(files("daskpriv").joinpath("data", "adult")) as folder,
-        client_for("local", None, None, None) as client,
+        client_for({"cluster": "local"}) as client,
         listener_for(quiet, False) as listener,
     ):
         for name in ("good", "leaky"):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import yaml
+from click.core import ParameterSource
 
 from daskpriv import evaluate as run
-from daskpriv.cli.clusters import client_for, cluster_options
+from daskpriv.cli.clusters import client_for, cluster_options, performance_report
 from daskpriv.cli.progress import listener_for
 from daskpriv.errors import InputError
 from daskpriv.metrics import METRICS
 from daskpriv.presets import PRESETS
 from daskpriv.space.gower import Missing, RangeFrom
+from daskpriv.tables.sinks import join
 
 _POSITIVE = click.IntRange(min=1)
 
@@ -38,71 +41,121 @@ def _weights(path: str | None) -> dict[str, float] | None:
     return {k: float(v) for k, v in data.items()}
 
 
+def what_to_compare(command: Any) -> Any:
+    """The options that say which tables and columns are compared, and how."""
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.option(
+            "--train", required=True, help="Real rows the generator saw: file, directory, glob or URL; Parquet or CSV."
+        ),
+        click.option("--synthetic", required=True, help="The table to be released."),
+        click.option("--holdout", help="Real rows the generator did not see."),
+        click.option(
+            "--metrics", default="default", show_default=True, help=f"default, all, or names: {', '.join(METRICS)}."
+        ),
+        click.option("--preset", type=click.Choice(list(PRESETS)), help="Reproduce a published tool."),
+        click.option("--schema", type=click.Path(), help="YAML written by `daskpriv schema infer`."),
+        click.option("--weights", type=click.Path(), help="YAML or JSON file of column weights."),
+        click.option("--columns", help="Compare only these columns, comma separated."),
+        click.option("--exclude", help="Leave out these columns, comma separated."),
+        click.option(
+            "--missing",
+            type=click.Choice([m.value for m in Missing]),
+            help="What a missing cell means.  [default: level]",
+        ),
+        click.option(
+            "--range-from",
+            type=click.Choice([r.value for r in RangeFrom]),
+            help="Which rows give ranges.  [default: real]",
+        ),
+        click.option(
+            "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Keys every random draw."
+        ),
+        click.option("--block-rows", type=_POSITIVE, help="Rows per block; never changes the result."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command("evaluate")
-@click.option(
-    "--train", required=True, help="Real rows the generator saw: file, directory, glob or URL; Parquet or CSV."
-)
-@click.option("--synthetic", required=True, help="The table to be released.")
-@click.option("--holdout", help="Real rows the generator did not see.")
-@click.option(
-    "--output", required=True, type=click.Path(file_okay=False), help="Directory for report.json and report.html."
-)
-@click.option("--metrics", default="default", show_default=True, help=f"default, all, or names: {', '.join(METRICS)}.")
-@click.option("--preset", type=click.Choice(list(PRESETS)), help="Reproduce a published tool.")
-@click.option("--schema", "schema_file", type=click.Path(), help="YAML written by `daskpriv schema infer`.")
-@click.option("--weights", type=click.Path(), help="YAML or JSON file of column weights.")
-@click.option("--columns", help="Compare only these columns, comma separated.")
-@click.option("--exclude", help="Leave out these columns, comma separated.")
-@click.option(
-    "--missing", type=click.Choice([m.value for m in Missing]), help="What a missing cell means.  [default: level]"
-)
-@click.option(
-    "--range-from", type=click.Choice([r.value for r in RangeFrom]), help="Which rows give ranges.  [default: real]"
-)
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Keys every random draw.")
+@what_to_compare
+@click.option("--output", required=True, help="Directory or URL for report.json and report.html.")
 @click.option(
     "--fail-on",
     multiple=True,
     metavar="RULE",
     help="Exit 1 if so: leak, inconclusive, gate, warning, dcr_share>0.55 ...",
 )
-@cluster_options("local, local:N, tcp://host:8786, tls://..., or a scheduler file.")
-@click.option("--block-rows", type=_POSITIVE, help="Rows per block; never changes the result.")
 @click.option("--internal", is_flag=True, help="Also write internal/records.parquet: distances of every synthetic row.")
+@click.option(
+    "--store",
+    help="Directory or URL that keeps what is finished, so that a run that died goes on.  [default: in the output]",
+)
+@cluster_options
+@click.option("--performance-report", type=click.Path(), help="Write Dask's performance report (HTML) here.")
 @click.option("--quiet", is_flag=True, help="No progress and no summary.")
 @click.option("--log-json", is_flag=True, help="Progress as JSON lines.")
 @click.pass_context
 def evaluate_command(ctx: click.Context, /, **options: Any) -> None:
     """Measure how much a synthetic table gives away; write report.json and report.html.
 
+    A run that died goes on where it stopped when the same command is given again.
+
     Exit codes: 0 done, 1 done but a rule is broken, 2 bad usage or bad input, 3 the run failed.
     """
-    cluster = (options["cluster"], options["workers"], options["threads"], options["memory_limit"])
-    with client_for(*cluster) as client, listener_for(options["quiet"], options["log_json"]) as listener:
+    asked = comparison(options)
+    listening = listener_for(options["quiet"], options["log_json"])
+    reporting = performance_report(options["performance_report"])
+    with client_for(options) as client, listening as listener, reporting:
         report = run(
-            train=options["train"],
-            synthetic=options["synthetic"],
-            holdout=options["holdout"],
-            metrics=options["metrics"],
-            preset=options["preset"],
-            schema=options["schema_file"],
-            weights=_weights(options["weights"]),
-            columns=_names(options["columns"]) or None,
-            exclude=_names(options["exclude"]),
-            missing=options["missing"],
-            range_from=options["range_from"],
-            seed=options["seed"],
+            **asked,
             client=client,
             output=options["output"],
+            store=options["store"],
             internal=options["internal"],
             fail_on=options["fail_on"],
-            block_rows=options["block_rows"],
             progress=listener,
+            command=_typed(ctx),
         )
     if not options["quiet"]:
         click.echo(report.summary())
-        click.echo(f"\nreport: {Path(options['output']) / 'report.html'}")
+        click.echo(f"\nreport: {join(options['output'], 'report.html')}")
     for text, broken in report.rules:
         if broken:
             click.echo(f"daskpriv: rule {text!r} is broken.", err=True)
     ctx.exit(0 if report.passed else 1)
+
+
+def comparison(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `daskpriv.evaluate` that `what_to_compare` gives."""
+    same = (
+        "train",
+        "synthetic",
+        "holdout",
+        "metrics",
+        "preset",
+        "schema",
+        "missing",
+        "range_from",
+        "seed",
+        "block_rows",
+    )
+    return {
+        **{name: options[name] for name in same},
+        "weights": _weights(options["weights"]),
+        "columns": _names(options["columns"]) or None,
+        "exclude": _names(options["exclude"]),
+    }
+
+
+def _typed(ctx: click.Context) -> list[str]:
+    """The command as it was typed, for `daskpriv runs resume`."""
+    out = ["evaluate"]
+    for parameter in ctx.command.params:
+        name = str(parameter.name)
+        value = ctx.params.get(name)
+        if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE or value in (None, False):
+            continue
+        for each in value if isinstance(value, tuple) else (value,):
+            out += [parameter.opts[0]] if value is True else [parameter.opts[0], str(each)]
+    return out

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from daskpriv.events import Event, Listener, StageStarted, TaskDone, Warned, silent
+from daskpriv.events import Event, Listener, RunNamed, StageStarted, TaskDone, Warned, silent
 
 
 @contextmanager
 def listener_for(quiet: bool, as_json: bool) -> Iterator[Listener]:
     """The listener that fits the terminal and the options."""
     if as_json:
-        yield _json_line
+        yield _JsonLines()
     elif quiet:
         yield silent
     elif sys.stderr.isatty():
@@ -37,13 +37,22 @@ def listener_for(quiet: bool, as_json: bool) -> Iterator[Listener]:
         yield _Lines()
 
 
-def _json_line(event: Event) -> None:
-    fields = {name: getattr(event, name) for name in event.__dataclass_fields__}
-    print(
-        json.dumps({"event": type(event).__name__, "time": round(time.time(), 3), **fields}),
-        file=sys.stderr,
-        flush=True,
-    )
+class _JsonLines:
+    """One JSON object per event, with the name of the run as soon as it has one."""
+
+    def __init__(self) -> None:
+        self._run = ""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, RunNamed):
+            self._run = event.run
+        fields = {name: getattr(event, name) for name in event.__dataclass_fields__}
+        head = {"event": type(event).__name__, "time": round(time.time(), 3), "run": self._run}
+        print(json.dumps({**head, **fields}), file=sys.stderr, flush=True)
+
+
+def _goes_on(event: RunNamed) -> str:
+    return f"run {event.run}: {event.kept:,} finished pieces of an earlier start are used."
 
 
 @dataclass
@@ -88,6 +97,9 @@ class _Bar:
     def __call__(self, event: Event) -> None:
         if isinstance(event, Warned):
             self._bar.console.print(f"warning: {event.message}", markup=False, highlight=False)
+        elif isinstance(event, RunNamed):
+            if event.kept:
+                self._bar.console.print(_goes_on(event), markup=False, highlight=False)
         elif isinstance(event, StageStarted):
             self._stage = _Stage(event.tasks, event.pairs)
             if self._task is not None:
@@ -110,6 +122,9 @@ class _Lines:
     def __call__(self, event: Event) -> None:
         if isinstance(event, Warned):
             _line(f"warning: {event.message}")
+        elif isinstance(event, RunNamed):
+            if event.kept:
+                _line(_goes_on(event))
         elif isinstance(event, StageStarted):
             self._stage = _Stage(event.tasks, event.pairs)
             if event.pairs or event.stage.startswith(("read", "encode")):

@@ -24,6 +24,8 @@ def report_command(source: str, output: str | None) -> None:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError(f"report: {source!r} is not a report.json of format {FORMAT}; give one written by daskpriv.")
     target = Path(output) if output else Path(source).with_name("report.html")
+    if target.resolve() == Path(source).resolve():
+        raise InputError(f"output: {str(target)!r} is the report itself; choose another file for the page.")
     try:
         text = page(data)
     except Exception:

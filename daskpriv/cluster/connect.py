@@ -1,94 +1,20 @@
-"""The only module that talks to Dask."""
+"""From what the user names to a running client."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import signal
 import threading
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import dask
-import dask.array as da
-import pyarrow as pa
-from distributed import Client, LocalCluster, as_completed, futures_of, get_client, get_worker, rejoin, secede
+from distributed import Client, LocalCluster, Security, get_client, get_worker, rejoin, secede
 
-from daskpriv.engine.executor import Done, Handle
-from daskpriv.errors import DaskprivError, InputError, RunError
-from daskpriv.tables.frames import from_frame
-from daskpriv.tables.recent import recent
-from daskpriv.tables.table import Table, check_names
-
-_PATIENCE = 30
-
-
-class Dask:
-    """Functions run on the workers of a Dask cluster; handles are futures.
-
-    Tasks are never pinned to workers and nothing is broadcast, so that Dask's own recovery works.
-    """
-
-    def __init__(self, client: Client) -> None:
-        if client.asynchronous:
-            raise InputError("client: asynchronous clients are not supported; pass Client(..., asynchronous=False).")
-        if client.status != "running":
-            raise InputError("client: it is closed; connect a new one.")
-        self.client = client
-        try:
-            client.wait_for_workers(1, timeout=_PATIENCE)
-        except TimeoutError:
-            raise InputError(f"the cluster has had no workers for {_PATIENCE} seconds; start at least one.") from None
-        self._token = uuid.uuid4().hex
-        self._number = itertools.count()
-
-    @property
-    def slots(self) -> int:
-        """Threads of all workers."""
-        return max(int(sum(self.client.nthreads().values())), 1)
-
-    @property
-    def memory_per_slot(self) -> int | None:
-        """The smallest worker's memory limit per thread."""
-        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        limits = [int(w["memory_limit"] / max(w["nthreads"], 1)) for w in workers if w["memory_limit"]]
-        return min(limits, default=None)
-
-    def submit(self, name: str, fn: Callable[..., Any], /, *args: Any) -> Handle:
-        """Start on any worker; the key shows `name` on the dashboard."""
-        key = f"{name}-{self._token}-{next(self._number)}"
-        return self.client.submit(fn, *args, key=key, pure=False)
-
-    def wait(self, handles: Sequence[Handle], done: Done) -> None:
-        """Wait in the order of completion; a failed task cancels the rest."""
-        place = {h.key: i for i, h in enumerate(handles)}
-        for future in as_completed(handles, loop=self.client.loop):
-            if future.status != "finished":
-                error = future.exception() if future.status == "error" else None
-                self.client.cancel(list(handles))
-                raise _ours(error)
-            done(place[future.key])
-
-    def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """Bring finished values to this process."""
-        return list(self.client.gather(list(handles)))
-
-    def close(self) -> None:
-        """The client belongs to the caller."""
-
-
-def _ours(error: BaseException | None) -> BaseException:
-    if isinstance(error, DaskprivError):
-        return error
-    kind = type(error).__name__ if error is not None else "cancelled"
-    return RunError(
-        f"a task failed on the cluster ({kind}); the worker logs say more. If workers were killed, give "
-        "them more memory."
-    )
+from daskpriv.cluster.spec import Spec
+from daskpriv.errors import InputError
 
 
 def active_client() -> Client | None:
@@ -157,95 +83,64 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def remote_cluster(address: str) -> Iterator[Client]:
-    """Connect to a scheduler by address or scheduler file."""
-    if address.endswith(".json") and not Path(address).is_file():
-        raise InputError(f"cluster {address!r}: there is no such scheduler file; check the path.")
-    try:
-        client = (
-            Client(scheduler_file=address, timeout=15) if address.endswith(".json") else Client(address, timeout=15)
+@dataclass(frozen=True)
+class Certificates:
+    """Files of a TLS identity: the authority, our certificate and its key."""
+
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    def security(self) -> Security | None:
+        """What Dask needs of them; None when none is given, then Dask's configuration decides."""
+        given = (self.authority, self.certificate, self.key)
+        if not any(given):
+            return None
+        if not all(given):
+            raise InputError("TLS needs --tls-ca-file, --tls-cert and --tls-key together.")
+        for path in given:
+            if not Path(str(path)).is_file():
+                raise InputError(f"TLS: there is no file {path!r}; check the path.")
+        return Security(
+            tls_ca_file=self.authority,
+            tls_client_cert=self.certificate,
+            tls_client_key=self.key,
+            require_encryption=True,
         )
+
+
+@contextmanager
+def remote_cluster(address: str, certificates: Certificates = Certificates()) -> Iterator[Client]:
+    """Connect to a scheduler by address or scheduler file."""
+    by_file = address.endswith(".json")
+    if by_file and not Path(address).is_file():
+        raise InputError(f"cluster {address!r}: there is no such scheduler file; check the path.")
+    security = certificates.security()
+    where: dict[str, Any] = {"scheduler_file": address} if by_file else {"address": address}
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        client = Client(**where, security=security, timeout=15)
     except Exception:
         raise InputError(
-            f"cluster {address!r} does not answer; check the address or scheduler file and that the scheduler runs."
+            f"cluster {address!r} does not answer; check the address or scheduler file, that the scheduler runs, and "
+            "for tls:// the certificates."
         ) from None
     with client:
         yield client
 
 
-def is_dask_frame(source: Any) -> bool:
-    """True for Dask DataFrames."""
-    return dask.is_dask_collection(source) and hasattr(source, "to_delayed") and hasattr(source, "npartitions")
+@contextmanager
+def described_cluster(path: str) -> Iterator[Client]:
+    """Start the cluster that a YAML file describes; closed at the end."""
+    spec = Spec.load(path)
+    with _deaf_to_interrupts():
+        cluster = spec.start()
+    with closing(cluster), Client(cluster, timeout=60) as client:
+        yield client
 
 
-@dataclass(frozen=True, eq=False)
-class DelayedPiece:
-    """Rows [start, stop) of one partition of a Dask DataFrame, computed where it is read."""
-
-    partition: Any
-    start: int
-    stop: int
-
-    def __repr__(self) -> str:
-        return f"DelayedPiece({self.rows} rows)"
-
-    @property
-    def rows(self) -> int:
-        """How many rows."""
-        return self.stop - self.start
-
-    def cut(self, start: int, stop: int) -> DelayedPiece:
-        """Only the rows [start, stop) of this piece."""
-        return DelayedPiece(self.partition, self.start + start, self.start + stop)
-
-    def read(self, columns: Sequence[str]) -> pa.Table:
-        """Compute the partition in this thread and convert it."""
-        table = recent(self.partition.key, self._whole, self.stop)
-        return table.slice(self.start, self.rows).select(list(columns))
-
-    def _whole(self) -> pa.Table:
-        frame = self.partition.compute(scheduler="synchronous")
-        (piece,) = from_frame(frame, "a Dask partition").pieces
-        return piece.read(list(frame.columns))
-
-
-def from_dask(frame: Any, name: str) -> Table:
-    """Open a Dask DataFrame: one pass counts the rows of each partition."""
-    check_names(name, list(frame.columns))
-    if futures_of(frame):
-        raise InputError(f"{name}: the Dask DataFrame is persisted on a cluster; pass it as it was before .persist().")
-    partitions = frame.to_delayed()
-    try:
-        found = dask.compute(*[dask.delayed(_measure_partition)(p) for p in partitions])
-    except DaskprivError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{name}: the Dask DataFrame cannot be computed ({type(error).__name__}); try .compute() on it."
-        ) from None
-    schemas = [schema for rows, schema in found if rows] or [found[0][1]]
-    try:
-        schema = pa.unify_schemas(schemas, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise InputError(
-            f"{name}: the partitions of the Dask DataFrame differ in types; cast them to one type."
-        ) from None
-    pieces = tuple(DelayedPiece(p, 0, rows) for p, (rows, _) in zip(partitions, found, strict=True) if rows)
-    return Table(name, schema, pieces, ("dask.DataFrame",))
-
-
-def _measure_partition(frame: Any) -> tuple[int, pa.Schema]:
-    return len(frame), from_frame(frame, "a Dask partition").schema
-
-
-def lazy_columns(handles: Sequence[Handle], sizes: Sequence[int], k: int) -> tuple[Any, Any, Any]:
-    """Neighbour tables as three Dask arrays (distance, row, ties) whose blocks stay on the workers."""
-    out = []
-    for name, dtype, shape in (("distance", "float64", (k,)), ("row", "int64", (k,)), ("ties", "int64", ())):
-        blocks = [
-            da.from_delayed(dask.delayed(getattr)(h, name), (n, *shape), dtype=dtype)
-            for h, n in zip(handles, sizes, strict=True)
-        ]
-        out.append(da.concatenate(blocks))
-    return out[0], out[1], out[2]
+def carries_cells_in_clear(client: Client) -> bool:
+    """True for a plain connection that leaves this machine."""
+    address = str(client.scheduler.address) if client.scheduler is not None else ""
+    host = address.rsplit("://", 1)[-1].rsplit(":", 1)[0]
+    return address.startswith(("tcp://", "ws://")) and host not in ("127.0.0.1", "localhost", "[::1]")

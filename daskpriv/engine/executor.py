@@ -1,43 +1,48 @@
-"""Executors start functions; the engine owns the shape of the work. All of them give the same bytes."""
+"""Executors carry out units of work; the engine says which. All of them give the same bytes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import Any, Protocol
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any, Protocol, TypeVar
 
-Handle = Any
-Done = Callable[[int], None]
+from daskpriv.engine import cache
+from daskpriv.engine.published import Published
+
+T = TypeVar("T")
+_WAITING = 4  # units queued per slot: enough to keep slots busy, few enough to keep results from piling up
 
 
 class Executor(Protocol):
-    """Where functions run.
+    """Where units of work are carried out.
 
-    A handle among the arguments of `submit`, or inside a list there, is replaced by its value. A function may run
-    anywhere, in any order, more than once.
+    A unit is a function of one picklable item. It reads its own inputs from storage, depends on no other unit of its
+    stage, and may run anywhere, in any order, more than once.
     """
 
     @property
     def slots(self) -> int:
-        """How many functions run at once."""
+        """How many units run at once."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """How many of them share one process."""
         ...
 
     @property
     def memory_per_slot(self) -> int | None:
-        """Bytes each running function may use; None when unknown."""
+        """Bytes each running unit may use; None when unknown."""
         ...
 
-    def submit(self, name: str, fn: Callable[..., Any], /, *args: Any) -> Handle:
-        """Start `fn` some time; `name` is what dashboards show."""
+    def publish(self, value: T) -> Published[T]:
+        """Make a value known to all units."""
         ...
 
-    def wait(self, handles: Sequence[Handle], done: Done) -> None:
-        """Block until all are finished, calling `done(i)` for each; raise the first error, cancel the rest."""
-        ...
-
-    def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """Bring finished values here."""
+    def each(self, stage: str, fn: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Yield (i, fn(items[i])) in the order of completion; raise the first error that cannot be mended."""
         ...
 
     def close(self) -> None:
@@ -46,38 +51,34 @@ class Executor(Protocol):
 
 
 class Serial:
-    """Everything at once, here: the simplest executor, for tests and debugging."""
+    """One after the other, here: the simplest executor, for tests and debugging."""
 
-    slots = 1
+    slots = threads = 1
     memory_per_slot: int | None = None
 
-    def submit(self, name: str, fn: Callable[..., Any], /, *args: Any) -> Handle:
-        """Run now."""
-        return fn(*args)
+    def publish(self, value: T) -> Published[T]:
+        """Keep it here."""
+        return kept_here(value)
 
-    def wait(self, handles: Sequence[Handle], done: Done) -> None:
-        """Everything is finished already."""
-        for i in range(len(handles)):
-            done(i)
-
-    def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """Handles are values."""
-        return list(handles)
+    def each(self, stage: str, fn: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Run one unit whenever the next result is asked for."""
+        for i, item in enumerate(items):
+            yield i, fn(item)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Forget what was kept between units."""
+        cache.forget()
 
 
 class Threads:
-    """Threads of this process; the kernels release the GIL.
-
-    The pool is first in, first out and handles precede their users, so that the oldest unfinished task never
-    waits for one that has not started: no deadlock with any number of threads.
-    """
+    """Threads of this process; the kernels release the GIL."""
 
     def __init__(self, threads: int | None = None) -> None:
-        self.slots = threads or available_cpus()
+        self.slots = self.threads = threads or available_cpus()
         self._pool = ThreadPoolExecutor(self.slots, thread_name_prefix="daskpriv")
+        free = available_memory()
+        if free is not None:
+            cache.share_memory(free * 3 // 4)
 
     @property
     def memory_per_slot(self) -> int | None:
@@ -85,38 +86,38 @@ class Threads:
         free = available_memory()
         return None if free is None else int(0.75 * free) // self.slots
 
-    def submit(self, name: str, fn: Callable[..., Any], /, *args: Any) -> Handle:
-        """Queue."""
-        return self._pool.submit(_call, fn, args)
+    def publish(self, value: T) -> Published[T]:
+        """Keep it here."""
+        return kept_here(value)
 
-    def wait(self, handles: Sequence[Handle], done: Done) -> None:
-        """Wait in the order of completion."""
-        place = {h: i for i, h in enumerate(handles)}
-        for future in as_completed(handles):
-            error = future.exception()
-            if error is not None:
-                for h in handles:
-                    h.cancel()
-                raise error
-            done(place[future])
-
-    def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """Values of finished handles."""
-        return [h.result() for h in handles]
+    def each(self, stage: str, fn: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Keep a few units per thread in the queue; the first error ends the stage."""
+        running: dict[Future[Any], int] = {}
+        queue = iter(enumerate(items))
+        try:
+            while True:
+                for i, item in queue:
+                    running[self._pool.submit(fn, item)] = i
+                    if len(running) >= _WAITING * self.slots:
+                        break
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        finally:
+            for future in running:
+                future.cancel()
+            wait(running)
 
     def close(self) -> None:
-        """Stop the pool."""
+        """Stop the pool and forget what was kept between units."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        cache.forget()
 
 
-def _call(fn: Callable[..., Any], args: Sequence[Any]) -> Any:
-    return fn(*(_value(a) for a in args))
-
-
-def _value(argument: Any) -> Any:
-    if isinstance(argument, Future):
-        return argument.result()
-    return [_value(a) for a in argument] if isinstance(argument, list) else argument
+def kept_here(value: T) -> Published[T]:
+    """Published within this process: units here see the value itself."""
+    return Published(uuid.uuid4().hex, "here", value)
 
 
 def available_cpus() -> int:

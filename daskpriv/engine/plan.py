@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daskpriv.errors import PlanError
 from daskpriv.evidence import Role
@@ -12,7 +12,6 @@ from daskpriv.evidence import Role
 SMALLEST, LARGEST = 1024, 65_536
 _MOST_TASKS = 50_000
 _LARGEST_PART, _SMALLEST_PART, _MOST_SIDE_BY_SIDE = 2_000_000, 100_000, 32
-_MOST_PIECES = 20_000
 _LARGEST_GROUP = 2**40
 _TASK_SECONDS = 2.0
 _INDEX_SHARE = 0.4  # of a worker's memory, for the reference rows that one search task holds
@@ -29,12 +28,16 @@ class Layout:
         if self.block_rows < 1 or self.group_rows < 1:
             raise PlanError("block_rows must be at least 1.")
 
-    def parts(self, rows: int, slots: int) -> int:
-        """Parts of a reference of so many rows: enough to build them side by side, few enough to search fast.
+    def with_blocks(self, block_rows: int) -> Layout:
+        """The same with blocks of another size."""
+        return replace(self, block_rows=block_rows)
+
+    def parts(self, rows: int, threads: int) -> int:
+        """Parts of a reference of so many rows: enough for the threads of a process, few enough to search fast.
 
         Every query row looks at the outermost box of every part, which costs about 0.1 microseconds.
         """
-        side_by_side = min(slots, rows // _SMALLEST_PART, _MOST_SIDE_BY_SIDE)
+        side_by_side = min(threads, rows // _SMALLEST_PART, _MOST_SIDE_BY_SIDE)
         return max(-(-rows // min(self.group_rows, _LARGEST_PART)), side_by_side, 1)
 
 
@@ -90,18 +93,33 @@ def task_seconds(rows: int, seconds_per_row: float, slots: int) -> float:
     return max(min(max(all_rows / (16 * slots), 0.25), longest), all_rows / _MOST_TASKS)
 
 
-def bunches(blocks: int, parts: int) -> list[range]:
-    """Blocks that are cut into parts together, so that the pieces stay few."""
-    step = max(-(-blocks * parts // _MOST_PIECES), 1)
-    return [range(i, min(i + step, blocks)) for i in range(0, blocks, step)]
+def slice_rows(rows: int, seconds_per_row: float, seconds: float = _TASK_SECONDS) -> int:
+    """Query rows per search unit of about so many seconds, out of a block of `rows`."""
+    return rows if seconds_per_row <= 0 else min(max(int(seconds / seconds_per_row), 256), rows)
 
 
-def slices(rows: int, seconds_per_row: float, seconds: float = _TASK_SECONDS) -> list[tuple[int, int]]:
-    """Cut the rows of a query block into search tasks of about so many seconds."""
-    step = rows if seconds_per_row <= 0 else min(max(int(seconds / seconds_per_row), 256), rows)
+def slices(rows: int, step: int) -> list[tuple[int, int]]:
+    """Cut the rows of a query block into even slices of about `step` rows."""
     count = -(-rows // step)
     edges = [rows * i // count for i in range(count + 1)]
     return list(itertools.pairwise(edges))
+
+
+def search_units(rows: int, cut: Layout, seconds_per_row: float, seconds: float, groups: int = 1) -> int:
+    """How many units a search of so many query rows has: slices of blocks, or two rounds over groups and a merge."""
+    blocks = -(-rows // cut.block_rows)
+    if groups > 1:
+        return blocks * (2 * groups + 1)
+    step = cut.block_rows if cut.block_rows <= SMALLEST else slice_rows(cut.block_rows, seconds_per_row, seconds)
+    return sum(-(-min(cut.block_rows, rows - i * cut.block_rows) // step) for i in (0, blocks - 1)) + (
+        (blocks - 2) * -(-cut.block_rows // step)
+    )
+
+
+def unit_bytes(cut: Layout, query_rows: int, reference_rows: int, row_bytes: int, k: int) -> int:
+    """Bytes of one search unit: its query rows, and the indexed rows that it holds."""
+    held = min(cut.group_rows, reference_rows) * index_row_bytes(row_bytes // 8)
+    return min(cut.block_rows, query_rows) * _query_row_bytes(row_bytes, k) + held
 
 
 def check_memory(layout: Layout, rows: int, row_bytes: int, k: int, memory_per_slot: int | None) -> None:

@@ -1,19 +1,24 @@
 """The engine: tables in, evidence out. It owns the shape of the work and sends it to an executor.
 
-Blocks, indexes, neighbour tables and partials stay where the executor keeps them; only summaries of columns, digit
-counts and finished reductions come here, and their size does not grow with the number of rows.
+Nothing is moved between workers: every unit of work reads its own inputs, results worth keeping go to the run store,
+and only summaries of columns, digit counts and finished reductions come here. Their size does not grow with the number
+of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from daskpriv.engine import tasks
-from daskpriv.engine.executor import Handle
-from daskpriv.engine.searches import Searches
-from daskpriv.engine.stages import Blocks, Pair, add
+from daskpriv.engine.published import Published, value_of
+from daskpriv.engine.searches import Found, Searches
+from daskpriv.engine.sources import Blocks, BlockSource, Ranks, label_of, source_of
+from daskpriv.engine.stages import Pair, add, add_lists
+from daskpriv.engine.store import Store
+from daskpriv.engine.units import Added, Joined
 from daskpriv.errors import InputError
 from daskpriv.evidence import CloserCounts, Credits, Facts, Neighbours, Request, Role
 from daskpriv.protocol import Metric, Result
@@ -23,75 +28,93 @@ from daskpriv.space.gower import GowerSpace
 from daskpriv.space.reading import Reading
 from daskpriv.space.summary import PartSummary, summarise
 from daskpriv.stats.selection import Quantiles, Selection
-from daskpriv.tables.table import Table
+from daskpriv.tables.table import Part, Table
 
 __all__ = ["Blocks", "Engine", "Pair"]
 
 _MOST_DISTINCT = 5_000_000
 
 
+@dataclass(frozen=True)
+class _Labelled:
+    """A part and what to call it in messages."""
+
+    part: Part | Published[Part]
+
+    @property
+    def label(self) -> str:
+        return label_of(self.part)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """All answers about one query block."""
+
+    block: BlockSource
+    searches: tuple[Neighbours, ...]
+    lists: tuple[Joined, ...]
+    counts: tuple[CloserCounts, ...]
+    counted: tuple[Added, ...]
+
+    @property
+    def label(self) -> str:
+        return f"metrics of {self.block.label}"
+
+
 @dataclass
 class Engine(Searches):
     """Reads and encodes tables, runs searches, reduces metrics."""
 
-    _sent: dict[str, list[tuple[int, Any]]] = field(default_factory=dict, init=False)
+    _sent: dict[str, list[Part | Published[Part]]] = field(default_factory=dict, init=False)
 
-    def _parts(self, table: Table) -> list[tuple[int, Any]]:
-        """Parts with their row counts; rows that are in memory here are sent once and kept for the second pass."""
+    def _parts(self, table: Table) -> list[Part | Published[Part]]:
+        """Where the rows are; rows that are in memory here are published, so that workers can ask for them."""
         if table.name not in self._sent:
             parts = list(table.parts(self.layout.block_rows))
-            self._sent[table.name] = [(p.rows, p if table.files else self._share(p)) for p in parts]
+            self._sent[table.name] = list(parts) if table.files else [self.executor.publish(p) for p in parts]
         return self._sent[table.name]
+
+    def cut_again(self, block_rows: int) -> None:
+        """Use blocks of another size from now on: those of the run that is resumed."""
+        if block_rows != self.layout.block_rows:
+            self.layout = self.layout.with_blocks(block_rows)
+            self._sent.clear()
 
     def summarise(self, table: Table, readings: Sequence[Reading]) -> PartSummary:
         """Read a table once, part by part, and merge what is known about its columns."""
-        parts = self._parts(table)
-        handles = [self.executor.submit(f"summarise-{table.name}", summarise, p, readings) for _, p in parts]
-        self._run(f"read {table.name}", handles)
-        whole = self._tree(f"merge-{table.name}", handles, add)
-        result: PartSummary = (
-            self.executor.gather([whole])[0] if len(handles) == 1 else self._fetch(f"merge {table.name}", whole)
+        parts = [_Labelled(p) for p in self._parts(table)]
+        summary: PartSummary = self._fold(
+            f"read {table.name}", functools.partial(_summary, tuple(readings)), parts, add
         )
-        return result
+        return summary
 
     def encode(self, table: Table, encoding: Encoding) -> Blocks:
-        """Read a table again and leave its encoded blocks on the workers."""
-        parts = self._parts(table)
-        shared = self._share(encoding)
-        handles = [self.executor.submit(f"encode-{table.name}", tasks.encode, p, shared) for _, p in parts]
-        self._run(f"encode {table.name}", handles)
-        return Blocks(table.name, tuple(handles), tuple(rows for rows, _ in parts))
-
-    def _each(self, blocks: Blocks, name: str, fn: Callable[..., Any], argument: Any) -> Blocks:
-        shared = self._share(argument)
-        handles = [self.executor.submit(f"{name}-{blocks.role}", fn, h, shared) for h in blocks.handles]
-        self._run(f"{name} {blocks.role}", handles)
-        return Blocks(blocks.role, tuple(handles), blocks.sizes)
+        """Say where the encoded blocks of a table come from; they are read when they are needed."""
+        shared = self.executor.publish(encoding)
+        return Blocks(table.name, tuple(source_of(p, shared) for p in self._parts(table)))
 
     def bucket(self, blocks: Blocks, buckets: Buckets) -> Blocks:
         """Replace numbers by quantile buckets."""
-        return self._each(blocks, "bucket", tasks.bucket, buckets)
+        return blocks.then(self.executor.publish(buckets))
 
     def rank(self, blocks: Blocks, supports: Mapping[int, Any]) -> Blocks:
         """Replace numbers by mid-ranks."""
-        return self._each(blocks, "rank", tasks.rank, supports)
+        return blocks.then(self.executor.publish(Ranks(supports)))
 
     def quantiles(self, pool: Sequence[Blocks], wanted: Mapping[int, Quantiles]) -> dict[int, list[float]]:
         """Exact quantiles of number columns over pooled tables; `wanted` counts the non-missing values."""
         selections = {place: Selection.at(q.ranks()) for place, q in wanted.items() if q.n > 0}
-        handles = [h for blocks in pool for h in blocks.handles]
+        sources = [s for blocks in pool for s in blocks.sources]
         while any(not s.done for s in selections.values()):
-            partial = [self.executor.submit("quantiles", tasks.count_digits, h, selections) for h in handles]
-            counts = self._fetch("quantiles", self._tree("merge-quantiles", partial, tasks.add_digits))
+            fn = functools.partial(_digits, self.executor.publish(selections))
+            counts = self._fold("quantiles", fn, sources, tasks.add_digits)
             selections = {place: s.narrow(counts[place]) for place, s in selections.items()}
         return {place: wanted[place].combine(s.values()) for place, s in selections.items()}
 
     def distinct(self, pool: Sequence[Blocks]) -> dict[int, Any]:
         """Distinct values of every number column over pooled tables, with counts."""
-        handles = [
-            self.executor.submit("distinct", tasks.distinct_numbers, h) for blocks in pool for h in blocks.handles
-        ]
-        found: dict[int, Any] = self._fetch("distinct", self._tree("merge-distinct", handles, tasks.add_distinct))
+        sources = [s for blocks in pool for s in blocks.sources]
+        found: dict[int, Any] = self._fold("distinct", _distinct, sources, tasks.add_distinct)
         if max((len(values) for values, _ in found.values()), default=0) > _MOST_DISTINCT:
             raise InputError(
                 f"range 'rank': a column has more than {_MOST_DISTINCT:,} distinct values; use range "
@@ -101,7 +124,7 @@ class Engine(Searches):
 
     def measure(
         self, metrics: Sequence[Metric], facts: Facts, blocks: Mapping[Role, Blocks], spaces: Mapping[Pair, GowerSpace]
-    ) -> tuple[dict[str, Result], dict[Pair, list[Handle]]]:
+    ) -> tuple[dict[str, Result], Found]:
         """Answer what the metrics need, each search once, and reduce."""
         wanted: list[Request] = [r for m in metrics for r in m.needs(facts)]
         found = self.search((r for r in wanted if isinstance(r, Neighbours)), blocks, spaces)
@@ -109,12 +132,12 @@ class Engine(Searches):
         answers = {
             r: self.credits(r, blocks, spaces, found) for r in sorted({r for r in wanted if isinstance(r, Credits)})
         }
-        self.forget_indexes()
+        evidence = _by_block(blocks, found, counted)
         states: dict[str, Any] = {m.name: m.begin(facts) for m in metrics}
         results: dict[str, Result] = {}
         while len(results) < len(metrics):
             open_metrics = [m for m in metrics if m.name not in results]
-            partials = self._reduce(open_metrics, [states[m.name] for m in open_metrics], blocks, found, counted)
+            partials = self._reduce(open_metrics, [states[m.name] for m in open_metrics], evidence)
             for m, partial in zip(open_metrics, partials, strict=True):
                 state = m.advance(states[m.name], partial, answers)
                 if isinstance(state, Result):
@@ -123,26 +146,46 @@ class Engine(Searches):
                     states[m.name] = state
         return {m.name: results[m.name] for m in metrics}, found
 
-    def _reduce(
-        self,
-        metrics: Sequence[Metric],
-        states: Sequence[Any],
-        blocks: Mapping[Role, Blocks],
-        found: Mapping[Pair, list[Handle]],
-        counted: Mapping[CloserCounts, list[Handle]],
-    ) -> list[Any]:
-        handles = []
-        for role in sorted({q for q, _ in found}):
-            pairs = [p for p in found if p[0] == role]
-            counts = [c for c in counted if c.query == role]
-            names = [Neighbours(q, r) for q, r in pairs]
-            for place in range(len(blocks[role].handles)):
-                tables = [found[p][place] for p in pairs]
-                extra = [counted[c][place] for c in counts]
-                handles.append(
-                    self.executor.submit("metrics", tasks.chunk, metrics, states, role, names, tables, counts, extra)
-                )
-        if not handles:
+    def _reduce(self, metrics: Sequence[Metric], states: Sequence[Any], evidence: Sequence[_Answers]) -> list[Any]:
+        if not evidence:
             return [None] * len(metrics)
-        partials: list[Any] = self._fetch("metrics", self._tree("merge-metrics", handles, tasks.combine, metrics))
+        shared = self.reader.publish((tuple(metrics), tuple(states)))
+        kept = self.reader.publish(tuple(metrics))
+        fn = functools.partial(_chunk, self.store, shared)
+        merge = functools.partial(add_lists, kept)
+        partials: list[Any] = self._fold("metrics", fn, evidence, merge, executor=self.reader)
         return partials
+
+
+def _by_block(
+    blocks: Mapping[Role, Blocks], found: Found, counted: Mapping[CloserCounts, Sequence[Added]]
+) -> list[_Answers]:
+    out = []
+    for role in sorted({q for q, _ in found}):
+        pairs = [p for p in found if p[0] == role]
+        counts = tuple(c for c in counted if c.query == role)
+        names = tuple(Neighbours(q, r) for q, r in pairs)
+        for place, source in enumerate(blocks[role].sources):
+            lists = tuple(found[p][place] for p in pairs)
+            out.append(_Answers(source, names, lists, counts, tuple(counted[c][place] for c in counts)))
+    return out
+
+
+def _summary(readings: Sequence[Reading], asked: _Labelled) -> PartSummary:
+    return summarise(value_of(asked.part), readings)
+
+
+def _digits(selections: Published[dict[int, Selection]], source: BlockSource) -> Any:
+    return tasks.count_digits(source.load(), selections.get())
+
+
+def _distinct(source: BlockSource) -> dict[int, Any]:
+    return tasks.distinct_numbers(source.load())
+
+
+def _chunk(store: Store, shared: Published[tuple[tuple[Metric, ...], tuple[Any, ...]]], asked: _Answers) -> list[Any]:
+    """Partials of all metrics over one query block."""
+    metrics, states = shared.get()
+    tables = [x.load(store) for x in asked.lists]
+    counted = [x.load(store) for x in asked.counted]
+    return tasks.chunk(metrics, states, asked.block.role, asked.searches, tables, asked.counts, counted)

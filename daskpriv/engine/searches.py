@@ -1,250 +1,312 @@
-"""Searches: index each reference once, send every query block through it, merge what was found.
+"""Searches: every query row against all of a reference, in units that read their own inputs.
 
-The graph is linear in the number of query blocks (docs/engine.md).
+The number of units is linear in the number of query blocks (docs/engine.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import functools
+import hashlib
+import pickle
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskpriv.engine import tasks
-from daskpriv.engine.executor import Handle
-from daskpriv.engine.plan import SMALLEST, bunches, groups, slices, task_seconds
-from daskpriv.engine.stages import Blocks, Pair, Stages, add
+from daskpriv.engine.plan import SMALLEST, groups, slice_rows, slices, task_seconds
+from daskpriv.engine.published import Published, digest_of
+from daskpriv.engine.reference import Reference
+from daskpriv.engine.sources import Blocks, BlockSource
+from daskpriv.engine.stages import Pair, Stages, add
+from daskpriv.engine.store import Store
+from daskpriv.engine.units import Added, Closer, Credit, Joined, Merged, Piece, Search, Together
 from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Neighbours, Role
-from daskpriv.space.cover import Covers
+from daskpriv.space.cover import Cover, Covers
 from daskpriv.space.gower import GowerSpace
-from daskpriv.space.guide import Guide
+from daskpriv.space.guide import Extent, Guide
+from daskpriv.space.packed import packed
+from daskpriv.space.searching import nearest
+
+_PILOT = 256
+_CREDIT_ROWS = 4_000_000  # real rows whose credits are added up at a time: 64 MB here
+Found = Mapping[Pair, list[Joined]]
 
 
-@dataclass(eq=False)
-class Reference:
-    """A reference table as searches need it.
-
-    Attributes
-    ----------
-    guide : Guide
-    shared : handle of the guide
-    parts : handles of the indexes, one per part; None where no row belongs to it
-    groups : positions of the parts that one task holds together
-    sizes : rows of each part
-    """
-
-    guide: Guide
-    shared: Handle
-    parts: list[Handle | None]
-    groups: list[list[int]]
-    sizes: list[int]
-    ready: bool = False
-
-    @property
-    def rows(self) -> int:
-        """Rows of the table."""
-        return sum(self.sizes)
-
-    @property
-    def held(self) -> list[list[Handle]]:
-        """The handles of each group, all of which one task gets."""
-        return [[self.parts[p] for p in group] for group in self.groups]
-
-
-@dataclass(frozen=True)
-class _Scan:
-    """The search tasks of one direction and the pairs each stands for; per query block, what is to be merged."""
-
-    rows: list[list[Handle]]
-    pairs: list[int]
-    started: list[Handle] = field(default_factory=list)
-    waited: list[Handle] = field(default_factory=list)
+def _forgetful(steps: Mapping[str, int]) -> None:
+    """Remember nothing."""
 
 
 @dataclass
 class Searches(Stages):
-    """Answers requests for neighbours, counts and credits."""
+    """Answers requests for neighbours, counts and credits.
 
-    _indexed: dict[Any, Reference] = field(default_factory=dict, init=False)
+    Attributes
+    ----------
+    steps : {direction: rows}
+        Query rows per search unit, as first measured; a resumed run cuts the same way.
+    remember : callable
+        Is given `steps` whenever one is added.
+    """
+
+    steps: dict[str, int] = field(default_factory=dict)
+    remember: Callable[[Mapping[str, int]], None] = _forgetful
+    _references: dict[tuple[Role, str], Reference] = field(default_factory=dict, init=False)
 
     def search(
         self, requests: Iterable[Neighbours], blocks: Mapping[Role, Blocks], spaces: Mapping[Pair, GowerSpace]
-    ) -> dict[Pair, list[Handle]]:
-        """Each direction once, with the largest k asked for; one handle of a neighbour table per query block."""
+    ) -> dict[Pair, list[Joined]]:
+        """Each direction once, with the largest k asked for; one answer per query block."""
         widest: dict[Pair, int] = {}
         for r in requests:
             widest[r.query, r.reference] = max(r.k, widest.get((r.query, r.reference), 0))
-        indexed = {pair: self.index(blocks[pair[1]], spaces[pair]) for pair in widest}
-        self._await_indexes(indexed.values())
-        scans = {pair: self._scan(pair, k, blocks[pair[0]], indexed[pair]) for pair, k in widest.items()}
-        return self._finish("search", scans, tasks.merge_tables)
+        # Directions into one reference follow each other, so that a process need not hold more indexes than that.
+        order = sorted(widest, key=lambda pair: (pair[1], pair[0]))
+        found = {pair: self._direction(pair, widest[pair], blocks, spaces) for pair in order}
+        return {pair: found[pair] for pair in widest}
 
-    def index(self, blocks: Blocks, space: GowerSpace) -> Reference:
-        """Index a reference table once for all searches in this space; the parts stay on the workers."""
-        key = (blocks, space.digest)
-        if key not in self._indexed:
-            self._indexed[key] = self._build_index(blocks, space)
-        return self._indexed[key]
+    def reference(self, blocks: Blocks, space: GowerSpace) -> Reference:
+        """What searches need to know of a reference table in this space."""
+        key = (blocks.role, _digest(space.digest, *(s.name for s in blocks.sources)))
+        if key not in self._references:
+            self._references[key] = self._measured(blocks, space, key[1])
+        return self._references[key]
 
-    def forget_indexes(self) -> None:
-        """Searches are over: let the workers have the memory back."""
-        self._indexed.clear()
-
-    def _build_index(self, blocks: Blocks, space: GowerSpace) -> Reference:
-        submit, role = self.executor.submit, blocks.role
-        shared_space = self._share(space)
-        extents = [submit(f"extent-{role}", tasks.extent, h, shared_space) for h in blocks.handles]
-        extent = self._fetch(f"measure {role}", self._tree(f"extent-{role}", extents, add))
-        guide = Guide.fit(space, extent, self.layout.parts(blocks.rows, self.executor.slots))
-        shared = self._share(guide)
+    def _measured(self, blocks: Blocks, space: GowerSpace, name: str) -> Reference:
+        shared = self.executor.publish(space)
+        extent = self._fold(f"measure {blocks.role}", functools.partial(_extent, shared), blocks.sources, add)
+        guide = Guide.fit(space, extent, self.layout.parts(blocks.rows, self.executor.threads))
+        sources, shared_guide = self.executor.publish(blocks.sources), self.executor.publish(guide)
+        # Blocks are measured in any order, which changes the guide: what is made for one guide is not for another.
+        cut = digest_of(pickle.dumps(guide))
+        name = _digest(name, cut)
         if guide.parts == 1:
-            handle = submit(f"index-{role}", tasks.index_blocks, shared, list(blocks.handles))
-            return Reference(guide, shared, [handle], [[0]], [blocks.rows])
-        del extents
-        cut = bunches(len(blocks.handles), guide.parts)
-        scattered = [submit(f"scatter-{role}", tasks.scatter, [blocks.handles[i] for i in b], shared) for b in cut]
-        counted = self._tree(f"sizes-{role}", [submit(f"sizes-{role}", tasks.sizes, h) for h in scattered], add)
-        sizes = [int(n) for n in self._fetch(f"sort {role}", counted)]
-        parts: list[Handle | None] = [None] * guide.parts
-        for part in np.flatnonzero(sizes):
-            pieces = [submit(f"piece-{role}", tasks.pick, h, int(part)) for h in scattered]
-            parts[part] = submit(f"index-{role}", tasks.index_pieces, shared, int(part), pieces)
-        guide = guide.without(np.array(sizes) == 0)
-        return Reference(guide, self._share(guide), parts, groups(sizes, self.layout), sizes)
-
-    def _await_indexes(self, indexed: Iterable[Reference]) -> None:
-        new = [h for r in {id(r): r for r in indexed}.values() if not r.ready for h in r.parts if h is not None]
-        if new:
-            self._run("index", new)
-        for r in indexed:
-            r.ready = True
+            return Reference(name, blocks.role, shared_guide, sources, ((0,),), (blocks.rows,), "")
+        sizes = self._fold(f"sort {blocks.role}", functools.partial(_belonging, shared_guide), blocks.sources, add)
+        shared_guide = self.executor.publish(guide.without(sizes == 0))
+        held = tuple(tuple(g) for g in groups(sizes.tolist(), self.layout))
+        return Reference(
+            name, blocks.role, shared_guide, sources, held, tuple(sizes.tolist()), cut if len(held) > 1 else ""
+        )
 
     def _same(self, pair: Pair) -> bool:
         return pair[0] == pair[1] or pair in self.same
 
-    def _scan(self, pair: Pair, k: int, query: Blocks, reference: Reference) -> _Scan:
-        """Start the search of every query block: one task per slice when all parts can be held, else two rounds."""
-        name = f"search-{pair[0]}-x-{pair[1]}"
-        if len(reference.groups) > 1:
-            return self._scan_groups(name, pair, k, query, reference)
-        fixed = (k, reference.shared, reference.held[0], self._same(pair))
-        pace = self._pace(query, fixed)
-        seconds = task_seconds(query.rows, pace, self.executor.slots)
-        scan = _Scan([], [])
-        for handle, size in zip(query.handles, query.sizes, strict=True):
-            cut = slices(size, pace, seconds)
-            found = [self.executor.submit(name, tasks.search, handle, rows, *fixed) for rows in cut]
-            scan.pairs.extend((b - a) * reference.rows for a, b in cut)
-            scan.started.extend(found)
-            scan.rows.append(found if len(found) == 1 else [self.executor.submit("join", tasks.joined_tables, found)])
-        return scan
+    def _direction(
+        self, pair: Pair, k: int, blocks: Mapping[Role, Blocks], spaces: Mapping[Pair, GowerSpace]
+    ) -> list[Joined]:
+        query, reference = blocks[pair[0]], self.reference(blocks[pair[1]], spaces[pair])
+        scan = _Scan(f"search-{pair[0]}-x-{pair[1]}", query, reference, k, self._same(pair))
+        if len(reference.groups) == 1:
+            return self._search_slices(scan)
+        return self._search_groups(scan)
 
-    def _pace(self, query: Blocks, fixed: tuple[Any, ...]) -> float:
-        """Seconds per query row, measured on a few rows when there are many: how long a task takes is in the data."""
-        if max(query.sizes) <= SMALLEST:
-            return 0.0
-        place = query.sizes.index(max(query.sizes))
-        pace: float = self._fetch("pilot", self.executor.submit("pilot", tasks.pilot, query.handles[place], *fixed))
-        return pace
+    def _search_slices(self, scan: _Scan) -> list[Joined]:
+        """One unit per slice of a query block, when a process can hold the whole reference."""
+        step = self._step(scan)
+        cut = [[(s, *rows) for rows in slices(s.rows, step)] for s in scan.query.sources]
+        units = [Search(s, a, b, scan.k, scan.reference, 0, scan.same) for block in cut for s, a, b in block]
+        wanted = [self._piece(u, *scan.what, u.query.first_row + u.start, u.stop - u.start) for u in units]
+        made = iter(self._produce(scan.name, wanted, [(u.stop - u.start) * scan.reference.rows for u in units]))
+        return [Joined(tuple(next(made) for _ in block)) for block in cut]
 
-    def _scan_groups(self, name: str, pair: Pair, k: int, query: Blocks, reference: Reference) -> _Scan:
-        """Two rounds, for references of which a worker can hold only some parts.
+    def _step(self, scan: _Scan) -> int:
+        """Query rows per unit: how long a search takes is in the data, so a few rows are tried first."""
+        largest = max(scan.query.sizes)
+        if largest <= SMALLEST:
+            return largest
+        if scan.name not in self.steps:
+            begun = [largest * i for i in range(max(self.executor.slots // self.executor.threads, 1))]
+            source = scan.query.sources[scan.query.sizes.index(largest)]
+            pilot = functools.partial(_pilot, source, scan.k, scan.reference, scan.same)
+            pace = statistics.median(self._ask(f"index {scan.reference.role}", pilot, begun))
+            self.steps[scan.name] = slice_rows(largest, pace, task_seconds(scan.query.rows, pace, self.executor.slots))
+            self.remember(self.steps)
+        return self.steps[scan.name]
+
+    def _search_groups(self, scan: _Scan) -> list[Joined]:
+        """Two rounds, for references of which a process can hold only some parts.
 
         First every query row searches where it belongs. Then, with the distances found there, it searches elsewhere:
-        a group of parts in whose boxes no row of a block can have a nearer neighbour is left out.
+        a group of parts in whose boxes no row of a block can have a nearer neighbour is left out. Units go group by
+        group, so that a process builds each index once.
         """
-        choices = list(zip(reference.groups, reference.held, strict=True))
-        same = self._same(pair)
-
-        def start(place: int, parts: list[Handle], *home: Handle) -> Handle:
-            rows = (0, query.sizes[place])
-            return self.executor.submit(
-                name, tasks.search, query.handles[place], rows, k, reference.shared, parts, same, *home
-            )
-
-        counts = self._ask("belonging", tasks.belonging, query.handles, reference.shared)
+        sources, reference = scan.query.sources, scan.reference
+        counts = self._ask("belonging", functools.partial(_belonging, reference.guide), sources)
         first = [
-            [start(i, parts) for group, parts in choices if sum(count[p] for p in group)]
-            for i, count in enumerate(counts)
+            (i, g)
+            for g, parts in enumerate(reference.groups)
+            for i in range(len(sources))
+            if sum(counts[i][p] for p in parts)
         ]
-        # Merges are started before anything is waited for, so that what they merge need not be kept.
-        homes = [self._tree(f"merge-{name}", row, tasks.merge_tables) for row in first]
-        del first
-        self._run(f"{name} at home", homes, [n * reference.rows for n in query.sizes])
-        covers = self._share(self._covers(reference))
-        reaches = self._ask("reach", tasks.needed, query.handles, homes, reference.shared, covers)
-        scan = _Scan([], [])
-        for i, reach in enumerate(reaches):
-            second = [start(i, parts, homes[i]) for group, parts in choices if sum(reach[p] for p in group)]
-            merged = self._tree(f"merge-{name}", [homes[i], *second], tasks.merge_tables)
-            (scan.started if second else scan.waited).append(merged)
-            scan.rows.append([merged])
-        scan.pairs.extend([0] * len(scan.started))
-        return scan
+        homes = self._in_groups(scan, "home", first, {})
+        home = {i: Merged(tuple(p for (j, _), p in homes.items() if j == i)) for i in range(len(sources))}
+        covers = self.executor.publish(self._covers(reference))
+        asked = [(s, home[i]) for i, s in enumerate(sources)]
+        needed = functools.partial(_needed, self.store, reference.guide, covers)
+        reaches = self._ask("reach", needed, asked, executor=self.reader)
+        second = [
+            (i, g)
+            for g, parts in enumerate(reference.groups)
+            for i in range(len(sources))
+            if sum(reaches[i][p] for p in parts)
+        ]
+        beyond = self._in_groups(scan, "beyond", second, home)
+        return self._merged(scan, home, beyond)
+
+    def _in_groups(
+        self, scan: _Scan, which: str, places: Sequence[tuple[int, int]], home: Mapping[int, Merged]
+    ) -> dict[tuple[int, int], Piece]:
+        sources, reference = scan.query.sources, scan.reference
+        wanted = []
+        for i, g in places:
+            unit = Search(sources[i], 0, sources[i].rows, scan.k, reference, g, scan.same, home.get(i))
+            what = (which, sources[i].first_row, sources[i].rows, reference.cut, reference.groups[g])
+            wanted.append(self._piece(unit, *scan.what, *what))
+        pairs = [sources[i].rows * sum(reference.sizes[p] for p in reference.groups[g]) for i, g in places]
+        return dict(zip(places, self._produce(scan.name, wanted, pairs), strict=True))
+
+    def _merged(self, scan: _Scan, home: Mapping[int, Merged], beyond: Mapping[tuple[int, int], Piece]) -> list[Joined]:
+        wanted = []
+        for i, s in enumerate(scan.query.sources):
+            lists = Merged((*home[i].pieces, *(p for (j, _), p in beyond.items() if j == i)))
+            wanted.append(self._piece(Together(lists, s.label), *scan.what, s.first_row, s.rows))
+        return [Joined((p,)) for p in self._produce(f"merge-{scan.name}", wanted)]
 
     def _covers(self, reference: Reference) -> Covers:
-        held = [p for p, h in enumerate(reference.parts) if h is not None]
-        found = self._ask("cover", tasks.cover, [reference.parts[p] for p in held], reference.shared)
-        return Covers.of(dict(zip(held, found, strict=True)), reference.groups, len(reference.parts))
-
-    def _finish(self, name: str, scans: Mapping[Any, _Scan], fn: Callable[..., Any]) -> dict[Any, list[Handle]]:
-        """Wait for scans, then tree-merge what was found for each query block."""
-        if scans:
-            handles = [h for s in scans.values() for h in s.started]
-            self._run(name, handles, [n for s in scans.values() for n in s.pairs])
-        merged = {key: [self._tree(f"merge-{name}", row, fn) for row in scan.rows] for key, scan in scans.items()}
-        known = {id(h) for s in scans.values() for h in (*s.started, *s.waited)}
-        late = [h for handles in merged.values() for h in handles if id(h) not in known]
-        if late:
-            self._run(f"merge {name}", late)
-        return merged
+        places = range(len(reference.groups))
+        found = self._ask("cover", functools.partial(_cover, reference), places)
+        held = {part: cover for group in found for part, cover in group.items()}
+        return Covers.of(held, [list(g) for g in reference.groups], len(reference.sizes))
 
     def count_closer(
         self,
         requests: Iterable[CloserCounts],
         blocks: Mapping[Role, Blocks],
         spaces: Mapping[Pair, GowerSpace],
-        found: Mapping[Pair, list[Handle]],
-    ) -> dict[CloserCounts, list[Handle]]:
-        """Answers to `CloserCounts`, one handle per query block."""
-        scans = {}
+        found: Found,
+    ) -> dict[CloserCounts, list[Added]]:
+        """Answers to `CloserCounts`, one per query block."""
+        answers = {}
         for r in sorted(set(requests)):
             pair, query = (r.query, r.reference), blocks[r.query]
-            reference = self.index(blocks[r.reference], spaces[pair])
-            name, same = f"count-{pair[0]}-x-{pair[1]}", self._same(pair)
-            scan = scans[r] = _Scan([], [])
-            for place, size in enumerate(query.sizes):
-                fixed = (query.handles[place], found[r.query, r.than][place], reference.shared)
-                row = [self.executor.submit(name, tasks.closer, *fixed, parts, same) for parts in reference.held]
-                scan.pairs.extend(size * sum(reference.sizes[p] for p in group) for group in reference.groups)
-                scan.started.extend(row)
-                scan.rows.append(row)
-        return self._finish("count", scans, tasks.add_closer)
+            reference = self.reference(blocks[r.reference], spaces[pair])
+            wanted, pairs = [], []
+            for g, parts in enumerate(reference.groups):
+                for s, than in zip(query.sources, found[r.query, r.than], strict=True):
+                    unit = Closer(s, than, reference, g, self._same(pair))
+                    rows = (s.first_row, s.rows, reference.cut, parts)
+                    wanted.append(self._piece(unit, "count", r.query, r.reference, r.than, *rows))
+                    pairs.append(s.rows * sum(reference.sizes[p] for p in parts))
+            made = self._produce(f"count-{pair[0]}-x-{pair[1]}", wanted, pairs)
+            blocks_of = len(query.sources)
+            answers[r] = [Added(tuple(made[i::blocks_of])) for i in range(blocks_of)]
+        return answers
 
     def credits(
-        self,
-        request: Credits,
-        blocks: Mapping[Role, Blocks],
-        spaces: Mapping[Pair, GowerSpace],
-        found: Mapping[Pair, list[Handle]],
+        self, request: Credits, blocks: Mapping[Role, Blocks], spaces: Mapping[Pair, GowerSpace], found: Found
     ) -> CreditLaw:
-        """How often each real row is a nearest row: lists name most of them, wide ties need a second look."""
+        """How often each real row is a nearest row."""
         sides = ((request.query, request.first), (request.query, request.second))
-        lists = list(zip(found[sides[0]], found[sides[1]], strict=True))
-        listed = [self.executor.submit("credits", tasks.listed_credits, a, b) for a, b in lists]
-        totals = []
-        for side, pair in enumerate(sides):
-            parts = [self.executor.submit("credits", tasks.pick, h, side) for h in listed]
-            reference = self.index(blocks[pair[1]], spaces[pair])
-            name, same = f"credits-{pair[1]}", self._same(pair)
-            for query, (a, b) in zip(blocks[pair[0]].handles, lists, strict=True):
-                fixed = (query, a, b, side == 0, reference.shared)
-                parts += [
-                    self.executor.submit(name, tasks.searched_credits, *fixed, held, same) for held in reference.held
-                ]
-            self._run(f"ties {pair[0]} x {pair[1]}", parts)
-            totals.append(self._tree("merge-credits", parts, tasks.add_credits))
-        rows = (blocks[request.first].rows, blocks[request.second].rows)
-        law: CreditLaw = self._fetch("credits", self.executor.submit("credit-law", tasks.credit_law, *totals, *rows))
-        return law
+        references = tuple(self.reference(blocks[p[1]], spaces[p]) for p in sides)
+        same = tuple(map(self._same, sides))
+        lists = zip(found[sides[0]], found[sides[1]], strict=True)
+        wanted = []
+        for s, both in zip(blocks[request.query].sources, lists, strict=True):
+            unit = Credit(s, both, references, same)  # type: ignore[arg-type]
+            wanted.append(
+                self._piece(unit, "credits", request.query, request.first, request.second, s.first_row, s.rows)
+            )
+        made = self._produce(f"ties-{request.query}", wanted)
+        counts: dict[tuple[int, int], int] = {}
+        for side, reference in enumerate(references):
+            for low in range(0, reference.rows, _CREDIT_ROWS):
+                self._tally(counts, made, side, low, min(low + _CREDIT_ROWS, reference.rows))
+        levels = np.array(sorted({0} | {credit for _, credit in counts}), np.int64)
+        first, second = (np.array([counts.get((side, c), 0) for c in levels.tolist()], np.int64) for side in (0, 1))
+        return CreditLaw(levels, first, second)
+
+    def _tally(self, counts: dict[tuple[int, int], int], made: list[Piece], side: int, low: int, high: int) -> None:
+        """Add up the credits of some real rows, and count how many of them hold which."""
+        total = np.zeros(high - low, np.int64)
+        fn = functools.partial(_credits_within, self.store, side, low, high)
+        for _, (rows, credit) in self._each("credits", fn, _few(made), executor=self.reader):
+            total[rows - low] += credit
+        for credit, rows in zip(*np.unique(total, return_counts=True), strict=True):
+            counts[side, int(credit)] = counts.get((side, int(credit)), 0) + int(rows)
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """One direction of a search."""
+
+    name: str
+    query: Blocks
+    reference: Reference
+    k: int
+    same: bool
+
+    @property
+    def what(self) -> tuple[Any, ...]:
+        """What names its pieces in the store."""
+        return ("search", self.query.role, self.reference.role, self.k)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def _few(made: Sequence[Piece], size: int = 16) -> list[list[Piece]]:
+    return [list(made[i : i + size]) for i in range(0, len(made), size)]
+
+
+def _extent(space: Published[GowerSpace], source: BlockSource) -> Extent:
+    """What an index needs to know of a block beforehand."""
+    return Extent.of(space.get(), source.load())
+
+
+def _belonging(guide: Published[Guide], source: BlockSource) -> NDArray[np.int64]:
+    """How many rows of a block belong to each part, int64 (parts,)."""
+    held = guide.get()
+    coded = held.encode(packed(held.space, source.load()))
+    return np.bincount(held.part_of(coded), minlength=held.parts)
+
+
+def _cover(reference: Reference, group: int) -> dict[int, Cover]:
+    """The outermost boxes of the parts of a group."""
+    guide = reference.guide.get()
+    return {index.part: Cover.of(guide, index.planes) for index in reference.held(group)}
+
+
+def _needed(
+    store: Store, guide: Published[Guide], covers: Published[Covers], asked: tuple[BlockSource, Merged]
+) -> NDArray[np.int64]:
+    """How many rows of a block may have nearer neighbours in each part than those found where they belong."""
+    source, home = asked
+    return covers.get().needed(guide.get(), source.load(), home.load(store).distance[:, -1])
+
+
+def _credits_within(store: Store, side: int, low: int, high: int, pieces: Sequence[Piece]) -> tasks.Sparse:
+    """Credits of the real rows [low, high) of one side, added over some query blocks."""
+    total = tasks.NOTHING
+    for piece in pieces:
+        total = tasks.add_credits(total, piece.load(store).within(side, low, high))
+    return total
+
+
+def _pilot(query: BlockSource, k: int, reference: Reference, same: bool, seed: int) -> float:
+    """Seconds that a search takes per query row, from a few rows."""
+    block, guide, parts = query.load(), reference.guide.get(), reference.held(0)
+    places = (np.linspace(0, len(block) - 1, min(len(block), _PILOT)).astype(np.int64) + seed) % len(block)
+    some = block.take(np.sort(places))
+    nearest(guide, parts, some.slice(0, 1), same, k)
+    spent = []
+    for rows in (some.slice(0, 1), some):
+        begun = time.thread_time()
+        nearest(guide, parts, rows, same, k)
+        spent.append(time.thread_time() - begun)
+    return max(spent[1] - spent[0], 0.0) / len(some)

@@ -138,7 +138,7 @@ def _fit_column(r: Reading, by_table: Mapping[str, ColumnSummary]) -> ColumnCode
 def _levels(r: Reading) -> pa.Array:
     try:
         return pa.array(list(r.column.levels), r.stored)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise InputError(
             f"schema: column {r.column.name!r}: the levels are not of the column's type {r.carrier}; "
             "write them as the data has them."

@@ -18,6 +18,13 @@ from daskpriv.tables.table import decoded
 from daskpriv.tables.types import CATEGORICAL, Family, Kind, family
 
 _UNITS = ("s", "ms", "us", "ns")
+# What an all-null column is read as when a schema says more than that it is nominal.
+_EMPTY = {
+    Kind.NUMERIC: pa.float64(),
+    Kind.DATETIME: pa.timestamp("us"),
+    Kind.TIMEDELTA: pa.duration("us"),
+    Kind.BOOLEAN: pa.bool_(),
+}
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -89,22 +96,22 @@ class Reading:
         """Exact integers (int64 or uint64) and a mask of the missing ones (their value is arbitrary)."""
         missing = np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False), bool)
         if at.is_decimal(array.type):
-            return self._unscaled(array, table), missing
+            return self._unscaled(array, missing, table), missing
         if at.is_temporal(array.type):
             array = array.cast(pa.int32() if at.is_date32(array.type) or at.is_time32(array.type) else pa.int64())
         whole = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
         return (whole if whole.dtype == np.uint64 else whole.astype(np.int64)), missing
 
-    def _unscaled(self, array: pa.Array, table: str) -> NDArray[np.int64]:
-        array = pc.fill_null(array, pa.scalar(0, pa.int64()).cast(array.type))
+    def _unscaled(self, array: pa.Array, missing: NDArray[np.bool_], table: str) -> NDArray[np.int64]:
+        # Not every decimal type has a zero that Arrow could fill in for what is missing.
         words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array))].reshape(
             -1, 2
         )
-        if np.any(words[:, 1] != words[:, 0] >> 63):
+        if np.any((words[:, 1] != words[:, 0] >> 63) & ~missing):
             raise InputError(
                 f"{table}: column {self.column.name!r} holds decimals beyond 64 bits; cast it to double or drop digits."
             )
-        return words[:, 0]
+        return np.where(missing, 0, words[:, 0])
 
 
 def _whole(values: pa.ChunkedArray) -> pa.Array:
@@ -125,7 +132,7 @@ def reading(column: Column, types: Sequence[pa.DataType]) -> Reading:
     Raises `InputError` when the carrier would lose digits that the tables hold.
     """
     plain = [t.value_type if at.is_dictionary(t) else t for t in types]
-    plain = [t for t in plain if not at.is_null(t)] or [pa.string()]
+    plain = [t for t in plain if not at.is_null(t)] or [_EMPTY.get(column.kind) or _of_levels(column)]
     of = family(plain[0])
     if of is Family.BOOLEAN:
         return Reading(column, pa.int64() if column.kind is Kind.NUMERIC else pa.bool_())
@@ -136,6 +143,10 @@ def reading(column: Column, types: Sequence[pa.DataType]) -> Reading:
         carrier = _number(plain)
         if carrier == pa.int64() and any(at.is_uint64(t) for t in plain) and column.kind is not Kind.NUMERIC:
             carrier = pa.decimal128(20, 0)
+        if at.is_decimal(carrier) and carrier.scale > carrier.precision:
+            raise InputError(
+                f"column {column.name!r} has decimals of {carrier.scale} places; cast it to double or drop digits."
+            )
         return Reading(column, carrier)
     unit = max((_unit(t) for t in plain), key=_UNITS.index)
     if of is Family.DURATION:
@@ -143,6 +154,15 @@ def reading(column: Column, types: Sequence[pa.DataType]) -> Reading:
     if of is Family.CLOCK:
         return Reading(column, pa.time64(unit if unit in ("us", "ns") else "us"))
     return Reading(column, pa.timestamp(unit, "UTC" if of is Family.INSTANT else None))
+
+
+def _of_levels(column: Column) -> pa.DataType:
+    """The type of a column without any value: that of its levels, if it has them."""
+    try:
+        found = pa.array(list(column.levels)).type
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return pa.string()
+    return found if family(found) in (Family.NUMBER, Family.BOOLEAN, Family.CATEGORY) else pa.string()
 
 
 def _number(types: Sequence[pa.DataType]) -> pa.DataType:

@@ -1,0 +1,83 @@
+"""`daskpriv plan`: what a run would take, without reading data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+from dask.utils import format_bytes, parse_bytes
+
+from daskpriv.cli.evaluate import comparison, what_to_compare
+from daskpriv.engine.executor import available_cpus, available_memory
+from daskpriv.errors import InputError
+from daskpriv.evaluate import open_tables, wanted_metrics
+from daskpriv.planning import RunPlan, plan_run, used_columns
+from daskpriv.tables.schema import Schema
+
+
+@click.command("plan")
+@what_to_compare
+@click.option("--workers", type=click.IntRange(1), help="Worker processes.  [default: as many as here]")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads of each of them.")
+@click.option("--memory-limit", help="Memory of each of them, such as 4GiB.  [default: the share of this machine]")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON instead of the table.")
+def plan_command(**options: Any) -> None:
+    """Say what `evaluate` with these options would take: rows, searches, pairs, units, memory and time.
+
+    Only Parquet footers are read (CSV has none: CSV files are read once).
+    """
+    asked = comparison(options)
+    tables = open_tables(asked["train"], asked["holdout"], asked["synthetic"])
+    schema = Schema.load(asked["schema"]) if asked["schema"] else None
+    columns = used_columns(tables, schema, asked["columns"], asked["exclude"], asked["weights"])
+    workers = options["workers"] or max(available_cpus() // options["threads"], 1)
+    plan = plan_run(
+        tables,
+        wanted_metrics(asked["metrics"], asked["preset"]),
+        columns,
+        workers,
+        options["threads"],
+        _memory(options["memory_limit"], workers),
+        asked["block_rows"],
+    )
+    click.echo(json.dumps(asdict(plan)) if options["as_json"] else _table(plan, columns, workers, options["threads"]))
+
+
+def _memory(text: str | None, workers: int) -> int | None:
+    if text is None:
+        here = available_memory()
+        return None if here is None else here // workers
+    try:
+        return int(parse_bytes(text))
+    except ValueError:
+        raise InputError(f"--memory-limit {text!r} is not a number of bytes; give one such as 4GiB.") from None
+
+
+def _table(plan: RunPlan, columns: int, workers: int, threads: int) -> str:
+    lines = [f"{'table':<24}{'rows':>16}{'columns':>9}{'files':>8}{'size':>12}"]
+    for name, (rows, width, files, size) in plan.tables.items():
+        lines.append(f"{name:<24}{rows:>16,}{width:>9}{files:>8,}{format_bytes(size):>12}")
+    lines += ["", f"{'search':<24}{'pairs':>16}{'units':>9}{'groups':>8}{'core time':>22}"]
+    for s in plan.searches:
+        lines.append(f"{s.name:<24}{s.pairs:>16.3g}{s.units:>9,}{s.groups:>8,}{_span(s.seconds):>22}")
+    lines += [
+        "",
+        f"{columns} columns, {plan.blocks:,} blocks of {plan.block_rows:,} rows, {plan.pairs:.3g} pairs in "
+        f"{plan.units:,} units on {workers} worker(s) of {threads} thread(s)",
+        f"memory: {format_bytes(plan.unit_memory)} for the largest unit, {format_bytes(plan.worker_memory)} per worker",
+        f"time:   {_span(plan.seconds)} (rows like those of a census, rows of pure noise); start-up not included",
+    ]
+    return "\n".join(lines)
+
+
+def _span(seconds: tuple[float, float]) -> str:
+    return f"{_short(seconds[0])} to {_short(seconds[1])}"
+
+
+def _short(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.1f} s"
