@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export UV_PYTHON_DOWNLOADS = never
 
-.PHONY: demo test lint bench clean help
+.PHONY: demo test test-chaos lint bench clean help
 
 help:
 	@echo "make demo   run the main job on a bundled real example"
 	@echo "make test   lint, type check and run all tests"
 	@echo "make bench  run the benchmarks (minutes)"
+	@echo "make test-chaos  every fault on real clusters, and random mixes of them (three quarters of an hour)"
 
 # uv installs in seconds; where it cannot be had, pip does the same more slowly. Both verify hashes.
 $(READY): pyproject.toml constraints.txt
@@ -36,6 +37,10 @@ lint: $(READY)
 
 test: $(READY) lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+test-chaos: $(READY)
+	$(BIN)/python -m tests.cluster matrix
+	$(BIN)/python -m tests.cluster chaos --trials 200
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

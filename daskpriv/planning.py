@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from daskpriv.engine.plan import Layout, index_row_bytes, layout, search_units, task_seconds, unit_bytes
+from daskpriv.engine.cache import PROGRAM, budget
+from daskpriv.engine.plan import Layout, check_memory, index_row_bytes, layout, search_units, task_seconds, unit_bytes
 from daskpriv.evidence import CloserCounts, Credits, Facts, Neighbours, Role
 from daskpriv.tables.reconcile import draft
 from daskpriv.tables.table import Table
@@ -83,8 +84,9 @@ def plan_run(
     """Plan a run on `workers` processes of so many threads and bytes."""
     rows = {name: t.rows for name, t in tables.items()}
     slots = workers * threads
-    per_slot = None if memory is None else memory // threads
-    cut = layout(rows, slots, block_rows, columns, per_slot)
+    per_slot = None if memory is None else budget(memory) // threads
+    cut = layout(rows, slots, block_rows, columns, per_slot, threads)
+    check_memory(cut, max(rows.values()), 8 * columns + 8, 2, per_slot, threads)
     needs = [r for m in metrics for r in m.needs(Facts(rows, columns))]
     searches = tuple(_search(pair, rows, cut, slots, columns) for pair in _directions(needs))
     extra = _read_seconds(rows, columns, needs, workers)
@@ -93,7 +95,8 @@ def plan_run(
     low, high = (extra / slots + sum(s.seconds[i] for s in searches) / slots for i in (0, 1))
     described = {n: (t.rows, len(t.schema), len(t.files), sum(f.size for f in t.files)) for n, t in tables.items()}
     blocks = sum(-(-n // cut.block_rows) for n in rows.values())
-    worker = shared + threads * (unit - min(shared, unit)) + 300_000_000
+    # An index takes three times its size while it is built; searches come after.
+    worker = PROGRAM + max(3 * shared, shared + threads * (unit - min(shared, unit)))
     return RunPlan(described, searches, cut.block_rows, blocks, slots, unit, worker, (low, high))
 
 

@@ -245,7 +245,8 @@ def encode(engine: Engine, surveyed: Surveyed, only: Sequence[str] | None = None
     """Read tables again (all, or `only` some) and leave their encoded blocks on the workers."""
     chosen = {n: t for n, t in surveyed.tables.items() if only is None or n in only}
     rows = max(t.rows for t in chosen.values())
-    check_memory(engine.layout, rows, surveyed.encoding.row_bytes, k, engine.executor.memory_per_slot)
+    executor = engine.executor
+    check_memory(engine.layout, rows, surveyed.encoding.row_bytes, k, executor.memory_per_slot, executor.threads)
     return {name: engine.encode(table, surveyed.encoding) for name, table in chosen.items()}
 
 

@@ -11,7 +11,7 @@ from daskpriv.cluster.connect import active_client, outside_the_slot
 from daskpriv.cluster.driver import Dask
 from daskpriv.cluster.frames import from_dask, is_dask_frame
 from daskpriv.engine.executor import Executor, Threads
-from daskpriv.engine.plan import layout
+from daskpriv.engine.plan import check_memory, layout
 from daskpriv.engine.reference import use_threads
 from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError
@@ -43,7 +43,8 @@ def engine_for(
     asked = None if block_rows is None else whole(block_rows, "block_rows")
     columns = max(len(table.schema.names) for table in tables.values())
     rows = {name: table.rows for name, table in tables.items()}
-    cut = layout(rows, executor.slots, asked, columns, executor.memory_per_slot)
+    cut = layout(rows, executor.slots, asked, columns, executor.memory_per_slot, executor.threads)
+    check_memory(cut, max(rows.values()), 8 * columns + 8, 2, executor.memory_per_slot, executor.threads)
     return Engine(executor, cut, listener)
 
 

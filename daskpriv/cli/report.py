@@ -31,4 +31,4 @@ def report_command(source: str, output: str | None) -> None:
     except Exception:
         raise InputError(f"report: {source!r} is incomplete; give a report.json written by daskpriv.") from None
     write_atomically(target, text)
-    click.echo(f"report: {target}")
+    click.echo(f"report: {click.format_filename(target)}")

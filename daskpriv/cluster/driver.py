@@ -28,6 +28,7 @@ from daskpriv.cluster.settings import Limits, limits
 from daskpriv.cluster.shelf import Shelf
 from daskpriv.cluster.unit import Outcome, Payload, carry_out, tidy
 from daskpriv.cluster.watch import Watch, Workers
+from daskpriv.engine.cache import budget
 from daskpriv.engine.published import Published, digest_of
 from daskpriv.errors import DaskprivError, InputError, RunError
 from daskpriv.events import Listener, Warned, silent
@@ -97,9 +98,9 @@ class Dask:
 
     @property
     def memory_per_slot(self) -> int | None:
-        """The smallest worker's memory limit per thread."""
+        """What the smallest worker may hold, per thread."""
         every = self.watch.workers.usable.values()
-        return min((w.memory_limit // max(w.threads, 1) for w in every if w.memory_limit), default=None)
+        return min((budget(w.memory_limit) // max(w.threads, 1) for w in every if w.memory_limit), default=None)
 
     def publish(self, value: T) -> Published[T]:
         """Lay the value on the scheduler's shelf; each worker that needs it takes it once."""

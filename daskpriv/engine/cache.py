@@ -94,15 +94,22 @@ def size_of(value: Any) -> int:
     return sys.getsizeof(value)
 
 
+PROGRAM = 300 << 20  # bytes of a worker that has loaded everything and holds nothing
+
 # Encoded blocks and finished tables can be read again in a moment; an index takes far longer to build.
 BLOCKS = Cache(1 << 30)
 INDEXES = Cache(4 << 30)
 
 
+def budget(limit: int) -> int:
+    """What a process limited to so many bytes may hold: less than where Dask pauses it, and the libraries are in it."""
+    return max(limit * 3 // 4 - PROGRAM, limit // 4)
+
+
 def share_memory(limit: int) -> None:
-    """Divide the memory of this process, in bytes: the rest is for the work itself."""
-    BLOCKS.resize(limit // 5)
-    INDEXES.resize(limit // 2)
+    """Divide the memory of a process limited to so many bytes: the rest is for the work itself."""
+    BLOCKS.resize(budget(limit) // 6)
+    INDEXES.resize(budget(limit) // 2)
 
 
 def forget() -> None:

@@ -78,7 +78,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(self.slots, thread_name_prefix="daskpriv")
         free = available_memory()
         if free is not None:
-            cache.share_memory(free * 3 // 4)
+            cache.share_memory(free)
 
     @property
     def memory_per_slot(self) -> int | None:

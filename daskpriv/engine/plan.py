@@ -14,7 +14,8 @@ _MOST_TASKS = 50_000
 _LARGEST_PART, _SMALLEST_PART, _MOST_SIDE_BY_SIDE = 2_000_000, 100_000, 32
 _LARGEST_GROUP = 2**40
 _TASK_SECONDS = 2.0
-_INDEX_SHARE = 0.4  # of a worker's memory, for the reference rows that one search task holds
+# Of a process, for the indexes that its units share: building one takes three times its size.
+_INDEX_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def layout(
     block_rows: int | None = None,
     columns: int = 0,
     memory_per_slot: int | None = None,
+    threads: int = 1,
 ) -> Layout:
     """Cut tables of these sizes, of at most so many columns, for `slots` concurrent tasks.
 
@@ -57,7 +59,7 @@ def layout(
     most = max(rows.values())
     group_rows = _LARGEST_GROUP
     if memory_per_slot is not None:
-        group_rows = max(min(int(memory_per_slot * _INDEX_SHARE) // index_row_bytes(columns), group_rows), 1)
+        group_rows = max(min(int(memory_per_slot * threads * _INDEX_SHARE) // index_row_bytes(columns), group_rows), 1)
     if block_rows is None:
         block_rows = min(max(-(-most // (4 * slots)), SMALLEST), LARGEST)
         rounds = 1 if most <= group_rows else 2 * (most // group_rows + 1)
@@ -122,15 +124,17 @@ def unit_bytes(cut: Layout, query_rows: int, reference_rows: int, row_bytes: int
     return min(cut.block_rows, query_rows) * _query_row_bytes(row_bytes, k) + held
 
 
-def check_memory(layout: Layout, rows: int, row_bytes: int, k: int, memory_per_slot: int | None) -> None:
+def check_memory(
+    layout: Layout, rows: int, row_bytes: int, k: int, memory_per_slot: int | None, threads: int = 1
+) -> None:
     """Refuse a search task that cannot fit before anything runs; `rows` is the size of the largest table."""
     if memory_per_slot is None:
         return
-    need = _need(layout, layout.block_rows, rows, row_bytes, k)
+    need = _need(layout, layout.block_rows, rows, row_bytes, k, threads)
     if need <= memory_per_slot:
         return
     fits = min(layout.block_rows, rows)
-    while fits > 1 and _need(layout, fits, rows, row_bytes, k) > memory_per_slot:
+    while fits > 1 and _need(layout, fits, rows, row_bytes, k, threads) > memory_per_slot:
         fits //= 2
     raise PlanError(
         f"a search task needs {need:,} bytes but a worker thread has {memory_per_slot:,}; "
@@ -151,7 +155,7 @@ def _query_row_bytes(row_bytes: int, k: int) -> int:
     return 6 * row_bytes + 3 * (16 * k + 8)
 
 
-def _need(layout: Layout, block_rows: int, rows: int, row_bytes: int, k: int) -> int:
-    """Bytes of a task: its query rows, and the indexed rows that it holds."""
+def _need(layout: Layout, block_rows: int, rows: int, row_bytes: int, k: int, threads: int) -> int:
+    """Bytes of a unit: its query rows, and its share of the indexed rows that a process holds."""
     held = min(layout.group_rows, rows) * index_row_bytes(row_bytes // 8)
-    return min(block_rows, rows) * _query_row_bytes(row_bytes, k) + held
+    return min(block_rows, rows) * _query_row_bytes(row_bytes, k) + held // threads
