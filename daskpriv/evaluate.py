@@ -16,8 +16,9 @@ from importlib.metadata import version
 from typing import Any
 
 from daskpriv.engine.executor import Executor
+from daskpriv.engine.plan import check_memory
 from daskpriv.engine.run import Engine
-from daskpriv.errors import InputError
+from daskpriv.errors import InputError, PlanError
 from daskpriv.events import Listener, RunNamed, silent
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
 from daskpriv.gates import gates
@@ -206,9 +207,21 @@ def _begin(engine: Engine, place: Place, surveyed: Surveyed, chosen: Preset, com
     run = place.open(name, engine.layout.block_rows, tables, tuple(command))
     engine.store, engine.run = run.store, name
     engine.steps, engine.remember = dict(run.manifest.steps), run.remember
-    engine.cut_again(run.manifest.block_rows)
+    if _fits(engine, surveyed, run.manifest.block_rows):
+        engine.cut_again(run.manifest.block_rows)
     engine.listener(RunNamed(name, len(engine.finished())))
     return run
+
+
+def _fits(engine: Engine, surveyed: Surveyed, block_rows: int) -> bool:
+    """Whether blocks of an earlier start fit these workers; if not, its pieces are not used again."""
+    executor, rows = engine.executor, max(t.rows for t in surveyed.tables.values())
+    cut = engine.layout.with_blocks(block_rows)
+    try:
+        check_memory(cut, rows, surveyed.encoding.row_bytes, 2, executor.memory_per_slot, executor.threads)
+    except PlanError:
+        return False
+    return True
 
 
 def _options(chosen: Preset, missing: str | None, range_from: str | None) -> Preset:

@@ -38,7 +38,7 @@ def write_records(target: str, store: Store, found: Mapping[tuple[str, str], Seq
 def put_file(target: str, source: str) -> None:
     """Bring a finished file to its place in one step."""
     try:
-        put(target, Path(source).read_bytes())
+        put(target, Path(source).read_bytes(), private=True)
     except OSError as error:
         raise InputError(f"output: cannot write {target!r} ({error.strerror}); choose another directory.") from None
 

@@ -71,7 +71,8 @@ class Manifest:
                 return None
             steps = {str(k): int(v) for k, v in held.pop("steps").items()}
             made = cls(**{**held, "steps": steps, "command": tuple(map(str, held["command"]))})
-            return made if made.block_rows >= 1 and min(steps.values(), default=1) >= 1 else None
+            whole = type(made.block_rows) is int and min([made.block_rows, *steps.values()]) >= 1
+            return made if whole else None
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
@@ -98,7 +99,7 @@ class Run:
     def _write(self) -> None:
         if self.folder:
             try:
-                put(join(self.folder, _MANIFEST), self.manifest.to_json())
+                put(join(self.folder, _MANIFEST), self.manifest.to_json(), private=True)
             except Exception as error:
                 raise unusable(self.folder, error) from None
 
@@ -128,6 +129,8 @@ class Place:
             return Run(Memory(), fresh)
         folder = join(self.root, name)
         known = _manifest(folder)
+        if known is not None and known.run != name:
+            known = None  # a file of another run
         run = Run(Folder(folder, self.reachable), known or fresh, folder, known is not None)
         run._write()
         return run
@@ -178,7 +181,7 @@ def reaches(root: str, executor: Executor) -> bool:
     """Whether the units of this executor can read and write below `root`; refuses one that even we cannot write."""
     name = f".probe-{uuid.uuid4().hex}"
     try:
-        put(join(root, name), name.encode())
+        put(join(root, name), name.encode(), private=True)
     except Exception as error:
         raise InputError(
             f"store: cannot write {shown(root)!r} ({getattr(error, 'strerror', None) or type(error).__name__}); "

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -79,6 +79,11 @@ def _started(
             f"cluster {cluster!r} is not understood; give local, local:4, tcp://host:8786, a scheduler file (.json) or "
             "a cluster file (.yaml)."
         )
+    if any((certificates.authority, certificates.certificate, certificates.key)) and (local or described):
+        raise InputError(
+            "--tls-ca-file, --tls-cert and --tls-key belong to a cluster that runs; leave them out, or give "
+            "--cluster tls://host:8786."
+        )
     if local is None:
         if workers or threads or memory:
             raise InputError(
@@ -97,13 +102,11 @@ def _started(
         yield client
 
 
-@contextmanager
-def performance_report(path: str | None) -> Iterator[None]:
-    """Dask's own report of a run, when it is asked for."""
+def performance_report(path: str | None) -> AbstractContextManager[Any]:
+    """Dask's own report of a run, when it is asked for; refused before anything is started."""
     if path is None:
-        yield
-        return
+        return nullcontext()
     if importlib.util.find_spec("bokeh") is None:
         raise InputError("--performance-report needs bokeh; install daskpriv[dashboard].")
-    with distributed.performance_report(filename=path):  # type: ignore[no-untyped-call]
-        yield
+    report: AbstractContextManager[Any] = distributed.performance_report(filename=path)  # type: ignore[no-untyped-call]
+    return report

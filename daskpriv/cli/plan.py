@@ -42,7 +42,13 @@ def plan_command(**options: Any) -> None:
         _memory(options["memory_limit"], workers),
         asked["block_rows"],
     )
-    click.echo(json.dumps(asdict(plan)) if options["as_json"] else _table(plan, columns, workers, options["threads"]))
+    click.echo(_json(plan, columns) if options["as_json"] else _table(plan, columns, workers, options["threads"]))
+
+
+def _json(plan: RunPlan, columns: int) -> str:
+    searches = [{**asdict(s), "pairs": s.pairs} for s in plan.searches]
+    whole = {**asdict(plan), "searches": searches, "columns": columns, "pairs": plan.pairs, "units": plan.units}
+    return json.dumps(whole)
 
 
 def _memory(text: str | None, workers: int) -> int | None:

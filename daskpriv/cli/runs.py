@@ -6,6 +6,7 @@ import os
 
 import click
 
+from daskpriv.cli.evaluate import evaluate_command
 from daskpriv.errors import InputError
 from daskpriv.runs import Manifest, delete, listed
 
@@ -21,7 +22,7 @@ def runs_command() -> None:
 @_STORE
 def list_runs(store: str) -> None:
     """One line per run: name, state, pieces, bytes, when it began, tables."""
-    found = listed(store)
+    found = _kept(store)
     if not found:
         click.echo("no runs.")
     for run, pieces, size in found:
@@ -41,17 +42,28 @@ def resume(ctx: click.Context, store: str, name: str | None) -> None:
         raise InputError(
             f"store: run {run.run!r} was not started from the command line; call daskpriv.evaluate again as before."
         )
-    if run.directory and os.path.isdir(run.directory):
+    if run.command[0] != evaluate_command.name:
+        raise InputError(f"store: the manifest of run {run.run!r} is damaged; give its command again.")
+    try:
         os.chdir(run.directory)
-    root = ctx.find_root().command
-    assert isinstance(root, click.Group)
-    command = root.commands[run.command[0]]
-    with command.make_context(run.command[0], list(run.command[1:]), parent=ctx) as inner:
-        command.invoke(inner)
+    except (OSError, ValueError, TypeError):
+        raise InputError(
+            f"store: run {run.run!r} was started in {run.directory!r}, which is not here; give its command again where "
+            "its tables are."
+        ) from None
+    with evaluate_command.make_context(run.command[0], list(run.command[1:]), parent=ctx) as inner:
+        evaluate_command.invoke(inner)
+
+
+def _kept(store: str) -> list[tuple[Manifest, int, int]]:
+    """Runs in a store; refuses what cannot be one."""
+    if "://" not in store and os.path.exists(store) and not os.path.isdir(store):
+        raise InputError(f"store: {store!r} is a file; give the directory of a run store.")
+    return listed(store)
 
 
 def _chosen(store: str, name: str | None) -> Manifest:
-    runs = [m for m, _, _ in listed(store)]
+    runs = [m for m, _, _ in _kept(store)]
     if name is not None:
         chosen = next((m for m in runs if m.run == name), None)
         if chosen is None:
@@ -69,7 +81,10 @@ def _chosen(store: str, name: str | None) -> Manifest:
 @click.argument("names", nargs=-1)
 def clean(store: str, every: bool, names: tuple[str, ...]) -> None:
     """Delete runs: the NAMES given, else those that are finished."""
-    runs = [m for m, _, _ in listed(store)]
-    chosen = names or tuple(m.run for m in runs if every or m.finished)
+    runs = {m.run: m for m, _, _ in _kept(store)}
+    for name in names:
+        if name not in runs:
+            raise InputError(f"store: there is no run {name!r}; see `daskpriv runs list`.")
+    chosen = tuple(dict.fromkeys(names)) or tuple(m.run for m in runs.values() if every or m.finished)
     freed = sum(delete(store, name) for name in chosen)
     click.echo(f"deleted {len(chosen)} run(s), {freed / 1e6:.1f} MB.")

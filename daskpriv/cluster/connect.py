@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
+import json
 import logging
 import signal
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, LocalCluster, Security, get_client, get_worker, rejoin, secede
+from distributed.comm.core import connect
 
 from daskpriv.cluster.spec import Spec
 from daskpriv.errors import InputError
+
+_KNOCK, _CONNECT = 12, 15  # seconds to wait for a scheduler
 
 
 def active_client() -> Client | None:
@@ -112,14 +119,13 @@ class Certificates:
 @contextmanager
 def remote_cluster(address: str, certificates: Certificates = Certificates()) -> Iterator[Client]:
     """Connect to a scheduler by address or scheduler file."""
-    by_file = address.endswith(".json")
-    if by_file and not Path(address).is_file():
-        raise InputError(f"cluster {address!r}: there is no such scheduler file; check the path.")
+    where = _written_address(address) if address.endswith(".json") else address
     security = certificates.security()
-    where: dict[str, Any] = {"scheduler_file": address} if by_file else {"address": address}
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
-        client = Client(**where, security=security, timeout=15)
+        # Dask waits for ever for something that takes the connection and says nothing, such as a frozen scheduler.
+        asyncio.run(_knock(where, security or Security()))
+        client = Client(where, security=security, timeout=_CONNECT)
     except Exception:
         raise InputError(
             f"cluster {address!r} does not answer; check the address or scheduler file, that the scheduler runs, and "
@@ -129,18 +135,51 @@ def remote_cluster(address: str, certificates: Certificates = Certificates()) ->
         yield client
 
 
+def _written_address(path: str) -> str:
+    if not Path(path).is_file():
+        raise InputError(f"cluster {path!r}: there is no such scheduler file; check the path.")
+    try:
+        return str(json.loads(Path(path).read_text("utf-8"))["address"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"cluster {path!r}: this is not a scheduler file; give one that `dask scheduler` wrote."
+        ) from None
+
+
+async def _knock(address: str, security: Security) -> None:
+    asked = connect(address, timeout=_KNOCK, **security.get_connection_args("client"))
+    (await asyncio.wait_for(asked, _KNOCK)).abort()
+
+
 @contextmanager
 def described_cluster(path: str) -> Iterator[Client]:
     """Start the cluster that a YAML file describes; closed at the end."""
     spec = Spec.load(path)
-    with _deaf_to_interrupts():
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with _deaf_to_interrupts(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as: the port of the dashboard is taken
         cluster = spec.start()
-    with closing(cluster), Client(cluster, timeout=60) as client:
-        yield client
+    with closing(cluster):
+        try:
+            client = Client(cluster, timeout=60)
+        except Exception as error:
+            raise InputError(
+                f"cluster {path!r}: {spec.made_by} gives no scheduler to connect to ({type(error).__name__}); check "
+                "that it is the class of a Dask cluster, and its arguments."
+            ) from None
+        with client:
+            yield client
 
 
 def carries_cells_in_clear(client: Client) -> bool:
     """True for a plain connection that leaves this machine."""
     address = str(client.scheduler.address) if client.scheduler is not None else ""
-    host = address.rsplit("://", 1)[-1].rsplit(":", 1)[0]
-    return address.startswith(("tcp://", "ws://")) and host not in ("127.0.0.1", "localhost", "[::1]")
+    scheme, _, rest = address.rpartition("://")
+    return scheme not in ("tls", "wss", "inproc") and not _is_here(rest.rsplit(":", 1)[0].strip("[]"))
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

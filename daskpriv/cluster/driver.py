@@ -22,12 +22,13 @@ from typing import Any, TypeVar
 
 import cloudpickle
 from distributed import Client, Future
+from distributed.client import done_callback
 
 from daskpriv.cluster.preflight import check_scheduler, probe
 from daskpriv.cluster.settings import Limits, limits
 from daskpriv.cluster.shelf import Shelf
 from daskpriv.cluster.unit import Outcome, Payload, carry_out, tidy
-from daskpriv.cluster.watch import Watch, Workers
+from daskpriv.cluster.watch import Watch
 from daskpriv.engine.cache import budget
 from daskpriv.engine.published import Published, digest_of
 from daskpriv.errors import DaskprivError, InputError, RunError
@@ -37,7 +38,7 @@ from daskpriv.version import __version__
 T = TypeVar("T")
 _LOG = logging.getLogger("daskpriv.cluster")
 _WAITING, _LEAST_WAITING = 4, 64
-_TICK, _ANSWER = 0.25, 20.0
+_TICK, _ANSWER, _FETCH = 0.25, 20.0, 60.0
 _LONGEST_PAUSE = 30.0
 _LOST = "run the same command again: what is finished is kept in the run store."
 
@@ -73,11 +74,15 @@ class Dask:
 
     def install(self) -> None:
         """Put our handlers into the scheduler."""
+        if logging.getLogger("distributed").level >= logging.CRITICAL:
+            # Whoever silenced Dask means its client too, which has a level of its own and tells of lost connections.
+            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         check_scheduler(self.call(lambda: self.client.run_on_scheduler(probe, asynchronous=True)))
         self.client.register_plugin(Shelf(), name=Shelf.name)
 
-    def _look(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.call(lambda: self.scheduler.daskpriv_watch(home=self.home))
+    def _look(self) -> dict[str, Any] | None:
+        """What the scheduler says; None when it is another one, which lacks our handlers."""
+        found: dict[str, Any] | None = self.call(lambda: self.scheduler.daskpriv_watch(home=self.home))
         return found
 
     def _await_worker(self) -> None:
@@ -252,7 +257,8 @@ class _Stage:
         chosen = self.driver.watch.workers.chosen
         future = self.driver.client.submit(carry_out, payload, key=key, pure=False, workers=chosen)
         self.flights[key] = _Flight(place, future, chosen)
-        future.add_done_callback(lambda f: self.landed.put(f.key))
+        # Future.add_done_callback takes a thread, which complains when the process ends while the scheduler is lost.
+        self.driver.loop.add_callback(done_callback, future, lambda f: self.landed.put(f.key))
 
     def _again(self, place: int, pause: float = 0.0) -> None:
         self.driver.statistics.again += 1
@@ -291,7 +297,8 @@ class _Stage:
         futures = [f.future for f in flights]
         try:
             found = self.driver.call(
-                lambda: self.driver.client.gather(futures, errors="skip", direct=False, asynchronous=True)
+                lambda: self.driver.client.gather(futures, errors="skip", direct=False, asynchronous=True),
+                limit=_FETCH,
             )
         except SchedulerLostError:
             found = []
@@ -353,7 +360,8 @@ class _Stage:
             raise SchedulerLostError("connection lost")
         limit = max(self.driver.limits.unit, 10 * self.longest)
         workers = watch.refresh(limit)
-        self._warn(workers)
+        for message in workers.news:
+            self._tell(message)
         for key, flight in list(self.flights.items()):
             if flight.doubled or not workers.hopeless(key, flight.chosen):
                 continue
@@ -366,12 +374,14 @@ class _Stage:
                     continue
             self._start(flight.place)
         for address in workers.to_restart:
-            _LOG.warning("restarting a worker that does not get on")
+            self._tell("a worker that does not get on is restarted.")
             self._restart(address)
 
-    def _warn(self, workers: Workers) -> None:
-        for message in workers.news:
+    def _tell(self, message: str) -> None:
+        """To whoever listens, else to the log; not to both, which may be the same terminal."""
+        if self.driver.listener is silent:
             _LOG.warning(message)
+        else:
             self.driver.listener(Warned(message))
 
     def _restart(self, address: str) -> None:
@@ -402,7 +412,8 @@ def _unfinished(future: Future[Any]) -> Outcome:
         return Outcome(kind="cancelled", transient=True)
     error = future.exception()
     kind = type(error).__name__
-    if isinstance(error, pickle.UnpicklingError) or "deserializ" in str(error)[:200].lower():
+    unloadable = isinstance(error, (ImportError, pickle.UnpicklingError)) or "deserializ" in str(error)[:200].lower()
+    if unloadable:
         return Outcome(
             error=InputError(
                 "the cluster cannot load daskpriv; install the same version on scheduler and workers, or use --ship."

@@ -9,6 +9,7 @@ from typing import Any
 
 from distributed import Client
 
+from daskpriv.cluster.connect import carries_cells_in_clear
 from daskpriv.cluster.driver import Dask
 from daskpriv.cluster.preflight import probe
 from daskpriv.errors import DaskprivError
@@ -62,7 +63,7 @@ def connection(client: Client) -> Finding:
     address = str(client.scheduler.address) if client.scheduler is not None else ""
     if address.startswith("tls://"):
         return Finding("connection", True, "encrypted (TLS).")
-    local = "127.0.0.1" in address or address.startswith("inproc")
+    local = not carries_cells_in_clear(client)
     return Finding("connection", local, "stays on this machine." if local else "carries cells in clear; use tls://.")
 
 

@@ -37,8 +37,8 @@ def limits() -> Limits:
 def _seconds(name: str) -> float:
     try:
         value = float(parse_timedelta(dask.config.get(f"daskpriv.{name}")))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         value = 0.0
-    if value <= 0:
+    if not value > 0:
         raise InputError(f"Dask configuration: daskpriv.{name} must be a time above 0, such as '30 seconds'.")
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,19 +72,26 @@ class Spec:
         module, _, name = self.made_by.rpartition(".")
         try:
             made_by = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError):
+        except Exception:
             raise InputError(
                 f"{self.source}: there is no class {self.made_by!r}; install its package or check the spelling."
             ) from None
+        cluster: Any = None
         try:
             cluster = made_by(**{**more, **self.arguments})
+            if not hasattr(cluster, "scheduler_address"):
+                raise InputError(f"{self.source}: {self.made_by!r} makes no Dask cluster; check the spelling.")
             if self.scale is not None:
                 cluster.scale(self.scale)
             if self.adapt is not None:
                 cluster.adapt(**self.adapt)
-        except InputError:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            # Machines that nobody uses cost money.
+            if cluster is not None:
+                with suppress(Exception):
+                    cluster.close()
+            if isinstance(error, InputError) or not isinstance(error, Exception):
+                raise
             raise InputError(
                 f"{self.source}: {self.made_by} does not start ({type(error).__name__}); check its arguments."
             ) from None

@@ -78,7 +78,7 @@ class Workers:
 class Watch:
     """Asks the scheduler every few seconds and remembers since when things are as they are."""
 
-    def __init__(self, home: str, limits: Limits, look: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, home: str, limits: Limits, look: Callable[[], dict[str, Any] | None]) -> None:
         self._limits, self._look = limits, look
         self.workers = Workers()
         self._asked = 0.0
@@ -104,6 +104,11 @@ class Watch:
             if now - self._answered > self._limits.patience:
                 raise
             return self.workers
+        if seen is None:
+            raise RunError(
+                "the scheduler was started anew and knows nothing of this run; run the same command again: what is "
+                "finished is kept in the run store."
+            )
         self._answered = time.monotonic()
         units = {k: (str(a), float(s)) for k, (a, s) in seen["units"].items()}
         self._hung |= {a for a, s in units.values() if s > unit_limit}

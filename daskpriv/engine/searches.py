@@ -65,7 +65,8 @@ class Searches(Stages):
         for r in requests:
             widest[r.query, r.reference] = max(r.k, widest.get((r.query, r.reference), 0))
         # Directions into one reference follow each other, so that a process need not hold more indexes than that.
-        order = sorted(widest, key=lambda pair: (pair[1], pair[0]))
+        references = list(dict.fromkeys(reference for _, reference in widest))
+        order = sorted(widest, key=lambda pair: references.index(pair[1]))
         found = {pair: self._direction(pair, widest[pair], blocks, spaces) for pair in order}
         return {pair: found[pair] for pair in widest}
 

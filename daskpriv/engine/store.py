@@ -98,7 +98,7 @@ class Folder:
         """Write a table under its key and checksum."""
         data = packed(key, table)
         name = f"{key[:2]}/{key}-{_checksum(data)}.parquet"
-        self._tried(lambda: put(join(self.url, "pieces", name), data))
+        self._tried(lambda: put(join(self.url, "pieces", name), data, private=True))
         return name
 
     def get(self, key: str, name: str) -> pa.Table:

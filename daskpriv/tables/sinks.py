@@ -15,8 +15,10 @@ from daskpriv.tables.stores import filesystem, protocols
 _ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "memory", "oss", "cos", "r2"})
 
 
-def put(target: str, data: bytes) -> None:
+def put(target: str, data: bytes, private: bool = False) -> None:
     """Write a file so that nobody ever sees half of it; transient errors are tried again.
+
+    A `private` file on a local disk, and the directories made for it, are for this user alone.
 
     Raises
     ------
@@ -24,7 +26,7 @@ def put(target: str, data: bytes) -> None:
         Or the provider's own error, as it was raised.
     """
     local = _local(target)
-    retrying((lambda: _replace(local, data)) if local is not None else (lambda: _upload(target, data)))
+    retrying((lambda: _replace(local, data, private)) if local is not None else (lambda: _upload(target, data)))
 
 
 def get(target: str) -> bytes:
@@ -66,11 +68,11 @@ def _local(target: str) -> Path | None:
     return None
 
 
-def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _replace(path: Path, data: bytes, private: bool) -> None:
+    _make_folder(path.parent, 0o700 if private else 0o777)
     part = path.with_name(f".{path.name[:120]}.{_unique()}.part")
     try:
-        with part.open("xb") as handle:
+        with open(part, "xb", opener=_for_me if private else None) as handle:
             handle.write(data)
             handle.flush()
             os.fsync(handle.fileno())
@@ -78,6 +80,17 @@ def _replace(path: Path, data: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _make_folder(path: Path, mode: int) -> None:
+    """Make a directory and those above it that are missing, all with this mode (less what the umask takes)."""
+    if not path.is_dir():
+        _make_folder(path.parent, mode)
+        path.mkdir(mode, exist_ok=True)
+
+
+def _for_me(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _unique() -> str:
