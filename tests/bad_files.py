@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -241,6 +242,61 @@ def not_utf8(folder: Path, frames: Frames) -> Given:
     buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"\xff7731" * table.num_rows)]
     cells = pa.Array.from_buffers(pa.string(), table.num_rows, buffers)
     return {**frames, "train": parquet(table.append_column("c", cells), folder / "train.parquet")}
+
+
+def other_dictionaries(folder: Path, frames: Frames) -> Given:
+    """Train as two files whose dictionaries hold other categories in another order."""
+    table = pa.Table.from_pandas(frames["train"], preserve_index=False)
+    for place, part in enumerate((table.slice(0, 30), table.slice(30))):
+        coded = part.column("c").combine_chunks().dictionary_encode()
+        order = pa.array(list(range(len(coded.dictionary)))[:: 1 if place else -1])
+        unused = pa.array([f"CANARY-7731-unused-{place}"])
+        words = pa.concat_arrays([unused, coded.dictionary.take(order).cast(pa.string())])
+        places = pa.array([words.to_pylist().index(w) for w in part.column("c").to_pylist()], pa.int8())
+        part = part.set_column(2, "c", pa.DictionaryArray.from_arrays(places, words))
+        parquet(part, folder / "train" / f"part-{place}.parquet")
+    return {**frames, "train": str(folder / "train")}
+
+
+# ---------------------------------------------------------------------------------------------- servers that refuse
+
+
+class NoCredentialsError(Exception):
+    """What botocore raises; it derives from nothing that Python knows."""
+
+
+class _Refusing(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """A server whose hosts refuse in different ways, with a secret in every message."""
+
+    protocol = "refusing"
+    cachable = False
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Refuse, or tell of a file that cannot be opened."""
+        _refuse(self._strip_protocol(path).split("/")[0], early=True)
+        return {"name": path, "size": 4000, "type": "file"}
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        """One file."""
+        return [self.info(path)] if detail else [path]
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+        _refuse(self._strip_protocol(path).split("/")[0], early=False)
+
+
+def _refuse(host: str, early: bool) -> None:
+    said = "CANARY-7731 is not welcome"
+    if host == "locked" or (host in ("unreadable", "expired") and not early):
+        raise PermissionError(13, said)
+    if host == "keyless":
+        raise NoCredentialsError(said)
+    if host == "forbidden":
+        raise PermissionError(said)
+    if host == "down":
+        raise BrokenPipeError(32, said)
+
+
+fsspec.register_implementation("refusing", _Refusing, clobber=True)
 
 
 # ---------------------------------------------------------------------------------------------- encryption

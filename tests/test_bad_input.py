@@ -12,6 +12,8 @@ import json
 import math
 import os
 import re
+import subprocess
+import sys
 import traceback
 import unicodedata
 from calendar import timegm
@@ -922,11 +924,6 @@ def test_accepted_table(case: Accepted, baseline: daskpriv.Report) -> None:
         case.check(report)
 
 
-def test_every_number_of_the_catalogue_has_a_case() -> None:
-    numbers = {int(case.id[:2]) for case in (*REFUSED, *ACCEPTED)}
-    assert numbers == set(range(94)) - {69}
-
-
 @pytest.mark.parametrize(
     "kind", [pl.Categorical, pl.Enum([f"CANARY-7731-{v}" for v in "zyxwvu"])], ids=["categorical", "enum"]
 )
@@ -1137,6 +1134,12 @@ REFUSED_FILES = (
     RefusedFile(
         "endpoint-down", whole(train="http://127.0.0.1:9/x.parquet"), ("train", "http://127.0.0.1:9/x.parquet")
     ),
+    RefusedFile("no-permission-to-list", whole(train="refusing://locked/x.parquet"), ("train", "no permission")),
+    RefusedFile("no-permission-to-read", whole(train="refusing://unreadable/x.parquet"), ("train", "no permission")),
+    RefusedFile("no-credentials", whole(synthetic="refusing://keyless/x.parquet"), ("synthetic", "credentials")),
+    RefusedFile("wrong-credentials", whole(train="refusing://forbidden/x.csv"), ("train", "no permission")),
+    RefusedFile("credentials-that-expire", whole(holdout="refusing://expired/x.parquet"), ("holdout", "x.parquet")),
+    RefusedFile("endpoint-that-hangs-up", whole(train="refusing://down/x.parquet"), ("train", "endpoint")),
     RefusedFile(
         "csv-ragged",
         bad.text_file("train.csv", lambda text: text + "7731,CANARY-7731\n"),
@@ -1364,6 +1367,11 @@ def gaps(frames: bad.Frames) -> bad.Frames:
     return {name: t.assign(c=holes(None)(t["c"])) for name, t in frames.items()}
 
 
+def repeated(frames: bad.Frames) -> bad.Frames:
+    """Train and holdout 200 times below themselves: 12 000 rows, more than a block of a small run."""
+    return {name: t if name == "synthetic" else pd.concat([t] * 200, ignore_index=True) for name, t in frames.items()}
+
+
 @dataclass(frozen=True)
 class AcceptedFile:
     """Files with the numbers of the base case, or of `like`."""
@@ -1394,6 +1402,8 @@ ACCEPTED_FILES = (
         "files-plain-and-dictionary",
         lambda f, t: bad.halves(f, t, bad.cast("c", pa.dictionary(pa.int8(), pa.string()))),
     ),
+    AcceptedFile("files-of-other-dictionaries", bad.other_dictionaries),
+    AcceptedFile("one-row-group-for-many-blocks", lambda f, t: bad.saved(f, repeated(t)), repeated),
     AcceptedFile("files-text-and-large-text", lambda f, t: bad.halves(f, t, bad.cast("c", pa.large_string()))),
     AcceptedFile("files-of-other-zones", zones, lambda t: times(t, "UTC")),
     AcceptedFile("lists-of-files", lists_of_files),
@@ -1444,3 +1454,191 @@ def test_few_csv_cells_that_do_not_fit_count_as_missing_and_warn(tmp_path: Path)
     warned(report, ("synthetic", "column 'a'", "1 of 60 cells", "count as missing"))
     assert report.space["columns"][0]["missing"] == {"train": 0, "holdout": 0, "synthetic": 1}
     shareable(report)
+
+
+# ---------------------------------------------------------------------------------------------- many and large
+
+
+def test_thousands_of_small_files(tmp_path: Path) -> None:
+    tables = base()
+    train = pd.concat([tables["train"]] * 30, ignore_index=True)
+    whole = pa.Table.from_pandas(train, preserve_index=False)
+    for i in range(len(train)):
+        bad.parquet(whole.slice(i, 1), tmp_path / "train" / f"{i % 7}" / f"part-{i:05}.parquet")
+    report = daskpriv.evaluate(**{**tables, "train": str(tmp_path / "train")})
+    expected = daskpriv.evaluate(**{**tables, "train": train})
+    assert report.inputs["tables"]["train"]["files"] == len(train)
+    assert numbers(report) == numbers(expected)
+
+
+LARGE = """
+import resource, sys
+import pandas as pd
+import daskpriv
+small = pd.DataFrame({"a": [0, 1], "c": ["x", "y"]})
+daskpriv.nearest_neighbours(small, small, 1)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (250 << 20), used + (250 << 20)))
+try:
+    daskpriv.nearest_neighbours(small, sys.argv[1], 1)
+except daskpriv.DaskprivError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit needs /proc")
+def test_a_row_group_that_does_not_fit_into_memory(tmp_path: Path) -> None:
+    million = pa.table({"a": pa.array(np.zeros(10**6, np.int64)), "c": pa.array(["CANARY-7731"] * 10**6)})
+    path = bad.parquet(pa.concat_tables([million] * 50), tmp_path / "train.parquet", row_group_size=10**9)
+    done = subprocess.run([sys.executable, "-c", LARGE, path], capture_output=True, text=True, check=False, timeout=300)
+    assert "Traceback" not in done.stderr, done.stderr[-2000:]
+    assert CANARY not in done.stdout + done.stderr
+    assert done.stdout.startswith("reference: out of memory while reading") and done.stdout.count("\n") == 1
+
+
+# ---------------------------------------------------------------------------------------------- the catalogue
+
+CATALOGUE = (
+    (0, "accepted", "baseline (valid)"),
+    (1, "refused", "synthetic misses a column"),
+    (2, "refused", "synthetic has an extra column"),
+    (3, "refused", "holdout misses a column"),
+    (4, "accepted", "synthetic columns reordered"),
+    (5, "refused", "synthetic column renamed (case: A)"),
+    (6, "refused", "no common column at all"),
+    (7, "accepted", "int in train, float in synthetic"),
+    (8, "refused", "numeric in train, numeric strings in synthetic"),
+    (9, "refused", "category codes int in train, str in synthetic"),
+    (10, "refused", "bool in train, 0/1 int in synthetic"),
+    (11, "accepted", "pandas Categorical with different category sets"),
+    (12, "accepted", "category values disjoint"),
+    (13, "refused", "duplicate column names"),
+    (14, "refused", "non-string column names (0,1,2,3)"),
+    (15, "refused", "MultiIndex columns"),
+    (16, "accepted", "column name with HTML/newline"),
+    (17, "accepted", "non-default / duplicated row index"),
+    (18, "accepted", "NaN in numeric (10%)"),
+    (19, "accepted", "None in categorical (10%)"),
+    (20, "accepted", "NaN only in synthetic"),
+    (21, "accepted", "all-null numeric column in all"),
+    (22, "accepted", "all-null numeric column only in synthetic"),
+    (23, "accepted", "all-null object column"),
+    (24, "accepted", "all rows all null"),
+    (25, "accepted", "pd.NA in nullable Int64"),
+    (26, "accepted", "string dtype with pd.NA"),
+    (27, "accepted", "both None and NaN and 'nan' string in one column"),
+    (28, "accepted", "NaT in datetimes"),
+    (29, "refused", "+inf in train numeric"),
+    (30, "refused", "-inf in synthetic numeric"),
+    (31, "refused", "both +inf and -inf"),
+    (32, "accepted", "constant numeric column (range 0) everywhere"),
+    (33, "accepted", "constant in train, varies in synthetic (range 0 by train)"),
+    (34, "accepted", "constant zero column"),
+    (35, "accepted", "negative-only column (range vs max)"),
+    (36, "accepted", "int64 > 2**53 differing in the last bit"),
+    (37, "accepted", "uint64 near 2**64"),
+    (38, "refused", "python ints > int64 (object)"),
+    (39, "accepted", "Decimal objects"),
+    (40, "accepted", "float32 vs float64"),
+    (41, "refused", "float range overflow (1e308, -1e308)"),
+    (42, "accepted", "denormal range (5e-324)"),
+    (43, "refused", "complex numbers"),
+    (44, "accepted", "huge outlier dominates range (1e18)"),
+    (45, "accepted", "negative zero vs zero"),
+    (46, "accepted", "datetime64[ns]"),
+    (47, "refused", "datetime tz-aware in train, naive in synthetic"),
+    (48, "accepted", "mixed time zones"),
+    (49, "accepted", "timedelta"),
+    (50, "refused", "datetime as strings in synthetic"),
+    (51, "accepted", "datetime.date objects"),
+    (52, "accepted", "out-of-bounds dates (9999-12-31) as objects"),
+    (53, "refused", "mixed int/str object column"),
+    (54, "refused", "'1' vs 1 vs 1.0 vs True in one object column"),
+    (55, "accepted", "bytes column"),
+    (56, "refused", "lists in cells"),
+    (57, "refused", "dict/struct in cells"),
+    (58, "refused", "numpy arrays in cells"),
+    (59, "refused", "pandas Interval"),
+    (60, "refused", "pandas Period"),
+    (61, "refused", "sparse dtype"),
+    (62, "accepted", "arrow-backed dtypes"),
+    (63, "accepted", "bool column with None"),
+    (64, "accepted", "unicode NFC vs NFD"),
+    (65, "accepted", "trailing whitespace in synthetic categories"),
+    (66, "accepted", "upper/lower case differences"),
+    (67, "accepted", "unique string ID column (all rows distinct)"),
+    (68, "accepted", "empty strings vs null"),
+    (70, "accepted", "NUL char and 1 MB string"),
+    (71, "accepted", "free text"),
+    (72, "refused", "empty synthetic (0 rows)"),
+    (73, "refused", "empty train (0 rows)"),
+    (74, "refused", "empty holdout (0 rows)"),
+    (75, "refused", "single-row train"),
+    (76, "accepted", "single-row synthetic"),
+    (77, "refused", "0 columns"),
+    (78, "accepted", "single numeric column"),
+    (79, "accepted", "single categorical column"),
+    (80, "accepted", "all categorical"),
+    (81, "accepted", "all numeric"),
+    (82, "accepted", "2000 columns"),
+    (83, "accepted", "train == synthetic (copies)"),
+    (84, "accepted", "holdout == train"),
+    (85, "accepted", "half of holdout rows are in train"),
+    (86, "accepted", "all rows duplicates of one row"),
+    (87, "accepted", "synthetic 100x larger than train"),
+    (88, "accepted", "holdout 1 row, train 60"),
+    (89, "accepted", "k/n_neighbors larger than rows (train 2 rows)"),
+    (90, "refused", "numpy array instead of DataFrame"),
+    (91, "refused", "Series instead of DataFrame"),
+    (92, "refused", "None as synthetic"),
+    (93, "refused", "list of dicts"),
+)
+
+SECTION_5: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "missing file",
+        ("missing-file", "missing-synthetic", "missing-file-in-a-list", "missing-directory", "broken-link"),
+    ),
+    ("glob that matches nothing", ("glob-without-match",)),
+    ("empty directory", ("empty-directory", "directory-of-markers")),
+    ("0 bytes", ("0-bytes-parquet", "0-bytes-csv", "0-bytes-csv-gz")),
+    ("truncated", ("truncated", "first-half-missing", "csv-gz-truncated")),
+    ("last byte missing", ("last-byte-missing",)),
+    ("one flipped byte under a page checksum", ("flipped-byte-a", "flipped-byte-b", "flipped-byte-c", "hole-of-zeros")),
+    ("one flipped byte without a checksum", ("test_flipped_byte_without_checksum_changes_the_fingerprint",)),
+    ("CSV named .parquet", ("csv-named-parquet", "parquet-named-csv", "csv-named-gz", "parquet-named-gz")),
+    ("files of other schemas", ("files-one-lacks-a-column", "files-one-has-more")),
+    ("files of other dtypes", ("files-number-and-text", "files-bool-and-number", "files-int64-and-int32")),
+    ("files of other dictionaries", ("files-plain-and-dictionary", "files-of-other-dictionaries")),
+    ("files of other time zones", ("files-aware-and-naive", "files-of-other-zones")),
+    ("files of other column order", ("files-of-other-column-order",)),
+    ("nested columns", ("nested-struct", "nested-list", "nested-map")),
+    ("encrypted", ("encrypted-footer", "encrypted-columns")),
+    ("no read permission", ("test_unreadable_file", "no-permission-to-list", "no-permission-to-read")),
+    ("wrong or missing credentials", ("no-credentials", "wrong-credentials", "credentials-that-expire")),
+    ("endpoint down", ("endpoint-down", "endpoint-that-hangs-up")),
+    ("listing changes between plan and run", ("test_file_that_changes_between_the_passes",)),
+    ("100 000 small files", ("one-row-files", "test_thousands_of_small_files")),
+    ("one 10 GB row group", ("one-row-group-for-many-blocks", "test_a_row_group_that_does_not_fit_into_memory")),
+    ("directory with _SUCCESS, hidden and foreign files", ("directory-with-litter", "mixed-formats")),
+    ("hive partition columns", ("hive", "hive-with-odd-values", "hive-with-missing", "hive-in-one-file-only")),
+    ("a URL with a password in it", ("url-with-password", "url-with-keys-of-s3", "url-with-password-in-a-list")),
+)
+
+
+@pytest.mark.parametrize(("number", "outcome", "what"), CATALOGUE, ids=[f"{n:02}-{w}" for n, _, w in CATALOGUE])
+def test_catalogued(number: int, outcome: str, what: str) -> None:
+    held = {"refused": (*REFUSED, *REFUSED_FILES), "accepted": (*ACCEPTED, *ACCEPTED_FILES)}[outcome]
+    assert [case.id for case in held if re.match(rf"{number:02}\D", case.id)], what
+
+
+@pytest.mark.parametrize(("what", "cases"), SECTION_5, ids=[what for what, _ in SECTION_5])
+def test_every_bad_file_has_a_case(what: str, cases: tuple[str, ...]) -> None:
+    held = {case.id for case in (*REFUSED_FILES, *ACCEPTED_FILES)} | set(globals())
+    assert set(cases) <= held, what
+
+
+def test_the_catalogue_is_complete() -> None:
+    ids = [case.id for case in (*REFUSED, *ACCEPTED, *REFUSED_FILES, *ACCEPTED_FILES)]
+    assert len(set(ids)) == len(ids) >= 100
+    assert {number for number, _, _ in CATALOGUE} == set(range(94)) - {69}

@@ -98,8 +98,9 @@ def test_no_cell_value_leaves_the_run(folder: Path) -> None:
 def test_progress_is_json_lines_when_asked(folder: Path) -> None:
     done = process(*args(folder, "good", "--log-json"))
     events = [json.loads(line) for line in done.stderr.splitlines()]
-    search = next(e for e in events if e["event"] == "StageStarted" and e["stage"] == "search")
-    assert search["pairs"] == sum(e["pairs"] for e in events if e["event"] == "TaskDone" and e["stage"] == "search") > 0
+    name = "search-synthetic-x-train"
+    search = next(e for e in events if e["event"] == "StageStarted" and e["stage"] == name)
+    assert search["pairs"] == sum(e["pairs"] for e in events if e["event"] == "TaskDone" and e["stage"] == name) > 0
 
 
 def test_quiet_is_quiet(folder: Path) -> None:
@@ -109,7 +110,7 @@ def test_quiet_is_quiet(folder: Path) -> None:
 
 def test_plain_lines_without_a_terminal(folder: Path) -> None:
     done = process(*args(folder, "good"))
-    assert "search: " in done.stderr
+    assert "search-synthetic-x-train: " in done.stderr
     assert "pairs" in done.stderr
     assert "\x1b" not in done.stderr
 

@@ -390,7 +390,11 @@ def test_workers_that_join_late_and_leave_change_nothing(tables: dict[str, pd.Da
     """It starts with one worker, two more join before the first index is built, and two leave while the search runs."""
     query, reference = tables["synthetic"], tables["train"]
     expected = daskpriv.nearest_neighbours(query, reference, k=3)
-    options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+    options: dict[str, Any] = {
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+        "silence_logs": logging.CRITICAL,
+    }
     counts = []
     with LocalCluster(n_workers=1, host="127.0.0.1", **options) as cluster, Client(cluster) as client:
 

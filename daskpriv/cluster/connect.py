@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dask
 from distributed import Client, LocalCluster, Security, get_client, get_worker, rejoin, secede
 from distributed.comm.core import connect
 
@@ -59,8 +60,10 @@ def local_cluster(workers: int | None, threads: int | None, memory: str | None) 
     """A cluster of processes on this machine, closed at the end; loopback only, no dashboard."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     options: dict[str, Any] = {"memory_limit": memory} if memory else {}
+    # Dask's sampling profiler remembers an hour of call stacks in every worker, and nobody looks at them here.
+    lean = dask.config.set({"distributed.worker.profile.enabled": False})
     try:
-        with _deaf_to_interrupts():
+        with _deaf_to_interrupts(), lean:
             cluster = LocalCluster(
                 n_workers=workers,
                 threads_per_worker=threads or 1,

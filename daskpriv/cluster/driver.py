@@ -21,6 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import cloudpickle
+import dask
 from distributed import Client, Future
 from distributed.client import done_callback
 
@@ -40,6 +41,7 @@ _LOG = logging.getLogger("daskpriv.cluster")
 _WAITING, _LEAST_WAITING = 4, 64
 _TICK, _ANSWER, _FETCH = 0.25, 20.0, 60.0
 _LONGEST_PAUSE = 30.0
+_SPAN = {"name": ("daskpriv",), "ids": ("daskpriv",)}
 _LOST = "run the same command again: what is finished is kept in the run store."
 
 
@@ -77,8 +79,10 @@ class Dask:
         if logging.getLogger("distributed").level >= logging.CRITICAL:
             # Whoever silenced Dask means its client too, which has a level of its own and tells of lost connections.
             logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
-        check_scheduler(self.call(lambda: self.client.run_on_scheduler(probe, asynchronous=True)))
-        self.client.register_plugin(Shelf(), name=Shelf.name)
+        # The scheduler imports daskpriv first, which takes long on a busy machine.
+        patience = max(self.limits.patience, _ANSWER)
+        check_scheduler(self.call(lambda: self.client.run_on_scheduler(probe, asynchronous=True), patience))
+        self.call(lambda: self.client.register_plugin(Shelf(), name=Shelf.name), patience)
 
     def _look(self) -> dict[str, Any] | None:
         """What the scheduler says; None when it is another one, which lacks our handlers."""
@@ -115,7 +119,8 @@ class Dask:
             self._published.add(digest)
             self.statistics.sent += len(data)
             what = {"client": self.client.id, "home": self.home, "digest": digest, "data": data}
-            self.call(lambda: self.scheduler.daskpriv_put(**what), limit=max(_ANSWER, len(data) / 1e6))
+            patience = max(self.limits.patience, _ANSWER, len(data) / 1e6)
+            self.call(lambda: self.scheduler.daskpriv_put(**what), patience)
         return Published(digest, self.home, value)
 
     def each(self, stage: str, fn: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -255,7 +260,9 @@ class _Stage:
         payload = Payload(self.driver.home, __version__, data)
         key = f"{self.stage.replace(' ', '-')}-{self.driver.home}-{next(self.driver.numbers)}"
         chosen = self.driver.watch.workers.chosen
-        future = self.driver.client.submit(carry_out, payload, key=key, pure=False, workers=chosen)
+        # One span for all: Dask would open another for every stage, and workers keep the statistics of each for ever.
+        with dask.annotate(span=_SPAN):
+            future = self.driver.client.submit(carry_out, payload, key=key, pure=False, workers=chosen)
         self.flights[key] = _Flight(place, future, chosen)
         # Future.add_done_callback takes a thread, which complains when the process ends while the scheduler is lost.
         self.driver.loop.add_callback(done_callback, future, lambda f: self.landed.put(f.key))
