@@ -670,15 +670,12 @@ def test_a_resumed_run_in_one_group_makes_no_piece_twice(files: Path, tmp_path: 
     assert reused == 4
 
 
-ORDERED = "an Extent keeps its sample in the order of completion (space/guide.py); sort it by row id"
 
 
-@pytest.mark.xfail(reason=ORDERED, strict=True)
 def test_a_resumed_run_in_two_rounds_makes_no_piece_twice(files: Path, tmp_path: Path) -> None:
     assert resumed(files, tmp_path, 1, Layout(100, 800))[1] == 4
 
 
-@pytest.mark.xfail(reason=ORDERED, strict=True)
 def test_a_guide_does_not_depend_on_the_order_of_blocks(files: Path) -> None:
     engine = Engine(Serial(), Layout(300, 1000))
     ready = prepared(engine, files, ("reference", "query"))

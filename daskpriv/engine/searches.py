@@ -24,7 +24,7 @@ from daskpriv.engine.reference import Reference
 from daskpriv.engine.sources import Blocks, BlockSource
 from daskpriv.engine.stages import Pair, Stages, add
 from daskpriv.engine.store import Store
-from daskpriv.engine.units import Added, Closer, Credit, Joined, Merged, Piece, Search, Together
+from daskpriv.engine.units import Added, Closer, Credit, Joined, Merged, Piece, Search, Together, WideCredit
 from daskpriv.evidence import CloserCounts, CreditLaw, Credits, Neighbours, Role
 from daskpriv.space.cover import Cover, Covers
 from daskpriv.space.gower import GowerSpace
@@ -213,15 +213,18 @@ class Searches(Stages):
     ) -> CreditLaw:
         """How often each real row is a nearest row."""
         sides = ((request.query, request.first), (request.query, request.second))
-        references = tuple(self.reference(blocks[p[1]], spaces[p]) for p in sides)
-        same = tuple(map(self._same, sides))
-        lists = zip(found[sides[0]], found[sides[1]], strict=True)
-        wanted = []
-        for s, both in zip(blocks[request.query].sources, lists, strict=True):
-            unit = Credit(s, both, references, same)  # type: ignore[arg-type]
-            wanted.append(
-                self._piece(unit, "credits", request.query, request.first, request.second, s.first_row, s.rows)
-            )
+        references = [self.reference(blocks[p[1]], spaces[p]) for p in sides]
+        sources = blocks[request.query].sources
+        lists = list(zip(found[sides[0]], found[sides[1]], strict=True))
+        what = ("credits", request.query, request.first, request.second)
+        wanted = [
+            self._piece(Credit(s, both), *what, s.first_row, s.rows) for s, both in zip(sources, lists, strict=True)
+        ]
+        for side, reference in enumerate(references):
+            for group, parts in enumerate(reference.groups):
+                for s, both in zip(sources, lists, strict=True):
+                    unit = WideCredit(s, both, side, reference, group, self._same(sides[side]))
+                    wanted.append(self._piece(unit, *what, side, reference.cut, parts, s.first_row, s.rows))
         made = self._produce(f"ties-{request.query}", wanted)
         counts: dict[tuple[int, int], int] = {}
         for side, reference in enumerate(references):

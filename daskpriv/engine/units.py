@@ -203,12 +203,10 @@ class Credited:
 
 @dataclass(frozen=True)
 class Credit:
-    """Credits that the rows of a query block hand out to the real rows nearest to them."""
+    """Credits that the rows of a query block hand out to the real rows nearest to them, as far as their lists tell."""
 
     query: BlockSource
     lists: tuple[Joined, Joined]
-    references: tuple[Reference, Reference]
-    same: tuple[bool, bool]
 
     @property
     def label(self) -> str:
@@ -216,27 +214,43 @@ class Credit:
         return f"ties of {self.query.label}"
 
     def run(self, store: Store) -> Credited:
-        """The lists name most nearest rows; ties wider than a list need a second look."""
-        first, second = (x.load(store) for x in self.lists)
-        found = []
-        for side, listed in enumerate(tasks.listed_credits(first, second)):
-            total = listed
-            wide = tasks.wide_ties(first, second, side == 0)
-            if len(wide.places):
-                total = tasks.add_credits(total, self._searched(wide, self.references[side], self.same[side]))
-            found.append(total)
-        side_of = np.repeat(np.arange(2, dtype=np.int8), [len(f[0]) for f in found])
+        """Credits of rows whose ties all fit their list."""
+        found = tasks.listed_credits(*(x.load(store) for x in self.lists))
+        side = np.repeat(np.arange(2, dtype=np.int8), [len(f[0]) for f in found])
         row, credit = (np.concatenate([f[i] for f in found]) for i in (0, 1))
-        return Credited(side_of, row, credit)
+        return Credited(side, row, credit)
 
-    def _searched(self, wide: tasks.WideTies, reference: Reference, same: bool) -> tasks.Sparse:
-        query, total = self.query.load().take(wide.places), tasks.NOTHING
-        for group in range(len(reference.groups)):
-            parts = reference.held(group)
-            _, _, found = compare(reference.guide.get(), parts, query, same, wide.distance, wide.share)
-            rows, credit = (np.concatenate([f[i] for f in found]) for i in (0, 1))
-            total = tasks.add_credits(total, (rows, credit))
-        return total
+
+@dataclass(frozen=True)
+class WideCredit:
+    """Credits of query rows with more ties than their list holds: a second search at the known distance.
+
+    In one group of one of the two references; `side` says which.
+    """
+
+    query: BlockSource
+    lists: tuple[Joined, Joined]
+    side: int
+    reference: Reference
+    group: int
+    same: bool
+
+    @property
+    def label(self) -> str:
+        """Which rows against which table."""
+        return f"ties of {self.query.label} in {self.reference.role}"
+
+    def run(self, store: Store) -> Credited:
+        """Search again, if there is such a row."""
+        first, second = (x.load(store) for x in self.lists)
+        wide, found = tasks.wide_ties(first, second, self.side == 0), tasks.NOTHING
+        if len(wide.places):
+            query, parts = self.query.load().take(wide.places), self.reference.held(self.group)
+            guide = self.reference.guide.get()
+            _, _, several = compare(guide, parts, query, self.same, wide.distance, wide.share)
+            rows, credit = (np.concatenate([f[i] for f in several]) for i in (0, 1))
+            found = tasks.add_credits(tasks.NOTHING, (rows, credit))
+        return Credited(np.full(len(found[0]), self.side, np.int8), *found)
 
 
 def to_arrow(value: NeighbourTable | CloserTable | Credited) -> pa.Table:
