@@ -670,8 +670,6 @@ def test_a_resumed_run_in_one_group_makes_no_piece_twice(files: Path, tmp_path: 
     assert reused == 4
 
 
-
-
 def test_a_resumed_run_in_two_rounds_makes_no_piece_twice(files: Path, tmp_path: Path) -> None:
     assert resumed(files, tmp_path, 1, Layout(100, 800))[1] == 4
 

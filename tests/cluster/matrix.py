@@ -433,12 +433,12 @@ def all_replaced(lane: Lane) -> Record:
         for _ in range(WORKERS):
             lane.cluster.start_worker(wait=False)
 
-    return _hit(lane, "all killed, replaced", (0, lambda: lane.cluster.kill_all_workers()), (2, again))
+    return _hit(lane, "all killed, replaced", (0, lane.cluster.kill_all_workers), (2, again))
 
 
 def all_gone(lane: Lane) -> Record:
     """All killed, none replaced: it must end with exit code 3, and go on when there are workers again."""
-    record = _hit(lane, "all killed, none replaced", (0, lambda: lane.cluster.kill_all_workers()))
+    record = _hit(lane, "all killed, none replaced", (0, lane.cluster.kill_all_workers))
     return _must_fail_first(record, 3)
 
 
@@ -465,7 +465,7 @@ def stop_one(lane: Lane) -> Record:
 
 def scheduler_killed(lane: Lane) -> Record:
     """SIGKILL the scheduler; a new cluster for the next start."""
-    return _must_fail_first(_hit(lane, "scheduler killed", (0, lambda: lane.cluster.kill_scheduler())), 3)
+    return _must_fail_first(_hit(lane, "scheduler killed", (0, lane.cluster.kill_scheduler)), 3)
 
 
 def scheduler_restarted(lane: Lane) -> Record:
@@ -536,14 +536,12 @@ def separated(lane: Lane) -> Record:
 def partitioned(lane: Lane, seconds: float = 30) -> Record:
     """No worker reaches the scheduler for a while."""
     fault = f"partition {seconds:.0f} s{', TLS' if lane.cluster.tls else ''}"
-    return _hit(lane, fault, (0, lambda: lane.cluster.partition()), (seconds, lambda: lane.cluster.heal()))
+    return _hit(lane, fault, (0, lane.cluster.partition), (seconds, lane.cluster.heal))
 
 
 def client_cut_off(lane: Lane) -> Record:
     """The client reaches neither scheduler nor workers for longer than connections live."""
-    return _hit(
-        lane, "client cut off 40 s", (0, lambda: lane.cluster.blackhole("client")), (40, lambda: lane.cluster.heal())
-    )
+    return _hit(lane, "client cut off 40 s", (0, lambda: lane.cluster.blackhole("client")), (40, lane.cluster.heal))
 
 
 def _damaged(lane: Lane, fault: str, act: Callable[[Path], object]) -> Record:
