@@ -10,9 +10,16 @@ Messages name the table, the column and the remedy. They never quote a cell.
 
 from __future__ import annotations
 
+_LONGEST = 1000
+
 
 class DaskprivError(Exception):
-    """Base of every error that daskpriv raises on purpose."""
+    """Base of every error that daskpriv raises on purpose; a message made endless by a name loses its middle."""
+
+    def __init__(self, message: str = "") -> None:
+        if len(message) > _LONGEST:
+            message = f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 3 :]}"
+        super().__init__(message)
 
 
 class InputError(DaskprivError):

@@ -24,7 +24,7 @@ from typing import Any
 from daskpriv.engine.executor import Executor, Serial, Threads
 from daskpriv.engine.store import Folder, Memory, Store, unusable
 from daskpriv.errors import InputError
-from daskpriv.tables.files import shown
+from daskpriv.tables.files import refuse_secrets, shown
 from daskpriv.tables.sinks import get, join, listing, put, remove
 from daskpriv.version import __version__
 
@@ -72,8 +72,10 @@ class Manifest:
             steps = {str(k): int(v) for k, v in held.pop("steps").items()}
             made = cls(**{**held, "steps": steps, "command": tuple(map(str, held["command"]))})
             whole = type(made.block_rows) is int and min([made.block_rows, *steps.values()]) >= 1
-            return made if whole else None
-        except (ValueError, TypeError, KeyError, AttributeError):
+            texts = (made.run, made.directory, made.created, made.finished, made.version)
+            sound = all(isinstance(t, str) for t in texts) and all(int(t["rows"]) >= 0 for t in made.tables.values())
+            return made if whole and sound else None
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             return None
 
 
@@ -131,7 +133,9 @@ class Place:
         known = _manifest(folder)
         if known is not None and known.run != name:
             known = None  # a file of another run
-        run = Run(Folder(folder, self.reachable), known or fresh, folder, known is not None)
+        # The command of now is the one to repeat, and the run is open again: other metrics may need more pieces.
+        again = known and replace(known, command=fresh.command, directory=fresh.directory, finished="")
+        run = Run(Folder(folder, self.reachable), again or fresh, folder, known is not None)
         run._write()
         return run
 
@@ -156,6 +160,8 @@ def place_for(store: str | None, output: str | None, executor: Executor) -> Iter
         return
     root = store if store is not None else join(output, "runs") if output is not None else None
     if root is not None:
+        refuse_secrets(root, "store")
+        root = root if "://" in root else os.path.abspath(root)
         yield Place(root, reaches(root, executor), store is not None)
         return
     folder = tempfile.mkdtemp(prefix="daskpriv-")
@@ -187,21 +193,31 @@ def reaches(root: str, executor: Executor) -> bool:
             f"store: cannot write {shown(root)!r} ({getattr(error, 'strerror', None) or type(error).__name__}); "
             "choose another place with --store."
         ) from None
+    asked: list[str] = []
     try:
         if isinstance(executor, (Serial, Threads)):
             return True
         asked = [f"{name}-{i}" for i in range(min(2 * executor.slots, 16))]
-        return all(seen for _, seen in executor.each("store", functools.partial(_sees, root, name), asked))
+        seen = [s for _, s in executor.each("store", functools.partial(_sees, root, name), asked)]
+        return all(seen) and all(_reads(join(root, mine), mine) for mine in asked)
     finally:
-        remove(join(root, name))
+        for each in (name, *asked):
+            with suppress(Exception):
+                remove(join(root, each))
+
+
+def _reads(target: str, mine: str) -> bool:
+    try:
+        return get(target) == mine.encode()
+    except Exception:
+        return False
 
 
 def _sees(root: str, name: str, mine: str) -> bool:
     try:
         seen = get(join(root, name)) == name.encode()
         if seen:
-            put(join(root, mine), b"")
-            remove(join(root, mine))
+            put(join(root, mine), mine.encode(), private=True)
     except Exception:
         return False
     return seen
@@ -214,6 +230,7 @@ def name_of(*what: Any) -> str:
 
 def listed(root: str) -> list[tuple[Manifest, int, int]]:
     """(manifest, pieces, bytes) of every run below `root`, the newest last."""
+    refuse_secrets(root, "store")
     try:
         files = listing(root)
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from typing import Any
@@ -48,7 +49,12 @@ class _OneSentence(click.Group):
 
 
 def _say(sentence: str) -> None:
-    click.echo(f"daskpriv: {sentence}", err=True)
+    """One printable line that ends in a full stop and holds no credential, whatever was typed."""
+    text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(sentence.split()))
+    text = re.sub(r"(://[^\s'\"?]*)\?[^\s'\"]*", r"\1", re.sub(r"://[^/@\s]*@", "://", text))
+    if len(text) > 1000:
+        text = f"{text[:500]} ... {text[-300:]}"
+    click.echo(f"daskpriv: {text}{'' if text.endswith(('.', '?')) else '.'}", err=True)
 
 
 @click.group(
@@ -80,7 +86,7 @@ def main() -> None:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         code = BAD_INPUT
     except click.ClickException as error:
-        _say(" ".join(error.format_message().split()))
+        _say(error.format_message())
         code = BAD_INPUT
     except click.Abort:
         _say("interrupted.")

@@ -14,6 +14,7 @@ from daskpriv.cluster.examine import Finding, connection, resources, sees, versi
 from daskpriv.neighbours import nearest_neighbours
 from daskpriv.runs import reaches
 from daskpriv.session import executor_for, open_any
+from daskpriv.tables.files import shown
 
 
 @click.command("doctor")
@@ -40,7 +41,7 @@ def _findings(client: Any, tables: tuple[str, ...], store: str | None) -> Iterat
     yield from versions(client)
     with executor_for(client) as driver:
         for path in tables:
-            yield sees(driver, open_any(path, f"table {path!r}"))  # type: ignore[arg-type]
+            yield sees(driver, open_any(path, f"table {shown(path)!r}"))  # type: ignore[arg-type]
         if store is not None:
             seen = reaches(store, driver)
             told = (

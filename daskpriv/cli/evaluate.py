@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 from click.core import ParameterSource
 
 from daskpriv import evaluate as run
@@ -17,6 +16,7 @@ from daskpriv.errors import InputError
 from daskpriv.metrics import METRICS
 from daskpriv.presets import PRESETS
 from daskpriv.space.gower import Missing, RangeFrom
+from daskpriv.tables.schema import load_yaml
 from daskpriv.tables.sinks import join
 
 _POSITIVE = click.IntRange(min=1)
@@ -30,15 +30,16 @@ def _weights(path: str | None) -> dict[str, float] | None:
     if path is None:
         return None
     try:
-        data = yaml.safe_load(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        text = Path(path).read_text("utf-8")
+    except (OSError, ValueError):
         raise InputError(f"weights: cannot read {path!r} as YAML or JSON; write lines such as 'age: 2.0'.") from None
+    data = load_yaml(text, f"weights {path!r}", "write lines such as 'age: 2.0'")
     numbers = isinstance(data, dict) and all(
         isinstance(k, str) and isinstance(v, (int, float)) and not isinstance(v, bool) for k, v in data.items()
     )
     if not numbers:
         raise InputError(f"weights: {path!r} must map column names to numbers, such as 'age: 2.0'.")
-    return {k: float(v) for k, v in data.items()}
+    return dict(data)
 
 
 def what_to_compare(command: Any) -> Any:
@@ -119,7 +120,7 @@ def evaluate_command(ctx: click.Context, /, **options: Any) -> None:
         )
     if not options["quiet"]:
         click.echo(report.summary())
-        click.echo(f"\nreport: {join(options['output'], 'report.html')}")
+        click.echo(f"\nreport: {click.format_filename(join(options['output'], 'report.html'))}")
     for text, broken in report.rules:
         if broken:
             click.echo(f"daskpriv: rule {text!r} is broken.", err=True)

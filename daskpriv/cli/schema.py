@@ -7,6 +7,7 @@ import click
 from daskpriv.errors import InputError
 from daskpriv.prepare import Columns, Surveyed, survey
 from daskpriv.session import engine_for, executor_for, open_any
+from daskpriv.tables.files import shown
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.table import Table
 
@@ -14,7 +15,7 @@ from daskpriv.tables.table import Table
 def _survey(paths: tuple[str, ...], schema: Schema | None) -> Surveyed:
     tables: dict[str, Table] = {}
     for path in paths:
-        name = f"table {path!r}"
+        name = f"table {shown(path)!r}"
         lead = next(iter(tables.values()), None)
         tables[name] = open_any(path, name, lead)
         if tables[name].rows == 0:

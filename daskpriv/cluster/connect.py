@@ -61,7 +61,14 @@ def local_cluster(workers: int | None, threads: int | None, memory: str | None) 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     options: dict[str, Any] = {"memory_limit": memory} if memory else {}
     # Dask's sampling profiler remembers an hour of call stacks in every worker, and nobody looks at them here.
-    lean = dask.config.set({"distributed.worker.profile.enabled": False})
+    # Results that wait to be fetched may hold categories or sampled rows: they stay in memory.
+    lean = dask.config.set(
+        {
+            "distributed.worker.profile.enabled": False,
+            "distributed.worker.memory.target": False,
+            "distributed.worker.memory.spill": False,
+        }
+    )
     try:
         with _deaf_to_interrupts(), lean:
             cluster = LocalCluster(

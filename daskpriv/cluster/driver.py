@@ -24,10 +24,11 @@ import cloudpickle
 import dask
 from distributed import Client, Future
 from distributed.client import done_callback
+from distributed.protocol.serialize import to_serialize
 
 from daskpriv.cluster.preflight import check_scheduler, probe
 from daskpriv.cluster.settings import Limits, limits
-from daskpriv.cluster.shelf import Shelf
+from daskpriv.cluster.shelf import Sealed, Shelf
 from daskpriv.cluster.unit import Outcome, Payload, carry_out, tidy
 from daskpriv.cluster.watch import Watch
 from daskpriv.engine.cache import budget
@@ -118,7 +119,7 @@ class Dask:
         if digest not in self._published:
             self._published.add(digest)
             self.statistics.sent += len(data)
-            what = {"client": self.client.id, "home": self.home, "digest": digest, "data": data}
+            what = {"client": self.client.id, "home": self.home, "digest": digest, "data": to_serialize(Sealed(data))}
             patience = max(self.limits.patience, _ANSWER, len(data) / 1e6)
             self.call(lambda: self.scheduler.daskpriv_put(**what), patience)
         return Published(digest, self.home, value)

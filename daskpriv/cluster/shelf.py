@@ -15,6 +15,18 @@ from daskpriv.version import __version__
 NAME = f"daskpriv-{__version__}"
 
 
+class Sealed:
+    """Bytes that no log shows: at level DEBUG Dask prints every message that a scheduler gets."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __repr__(self) -> str:
+        return "Sealed()"
+
+
 class Shelf(SchedulerPlugin):
     """Handlers `daskpriv_put`, `daskpriv_take`, `daskpriv_forget` and `daskpriv_watch`."""
 
@@ -22,7 +34,7 @@ class Shelf(SchedulerPlugin):
     idempotent = True
 
     def __init__(self) -> None:
-        self._held: dict[str, dict[str, bytes]] = {}
+        self._held: dict[str, dict[str, Any]] = {}
         self._owner: dict[str, str] = {}
         self._scheduler: Any = None
 
@@ -37,12 +49,12 @@ class Shelf(SchedulerPlugin):
         for home in [h for h, owner in self._owner.items() if owner == client]:
             self.forget(home)
 
-    def put(self, client: str, home: str, digest: str, data: bytes) -> None:
-        """Keep a value."""
+    def put(self, client: str, home: str, digest: str, data: Any) -> None:
+        """Keep a value, as it came over the wire: the scheduler does not open it."""
         self._owner[home] = client
         self._held.setdefault(home, {})[digest] = data
 
-    def take(self, home: str, digest: str) -> bytes | None:
+    def take(self, home: str, digest: str) -> Any:
         """Hand out a value."""
         return self._held.get(home, {}).get(digest)
 

@@ -15,6 +15,7 @@ from typing import Any
 from distributed import get_worker
 from distributed.utils import sync
 
+from daskpriv.cluster.shelf import Sealed
 from daskpriv.engine.cache import forget, share_memory
 from daskpriv.engine.published import fetch_from, no_longer_from
 from daskpriv.engine.reference import use_threads
@@ -101,7 +102,8 @@ def _at_home(home: str, worker: Any) -> None:
         data = sync(worker.loop, take, home=home, digest=digest, callback_timeout=_FETCH_SECONDS)
         if data is None:
             raise ConnectionError("the client of this run is gone")
-        return bytes(data)
+        # Within one process nothing is taken out of its wrappers on the way.
+        return bytes(data if isinstance(data, bytes) else data.data if isinstance(data, Sealed) else data.data.data)
 
     fetch_from(home, fetch)
     use_threads(worker.state.nthreads)

@@ -162,7 +162,7 @@ def _chunks(file: File, name: str) -> Iterator[tuple[int, bytes]]:
                 cut = int(ends[-1]) + 1
                 yield offset, held[:cut]
                 offset, held = offset + cut, held[cut:]
-        if held.strip():
+        if held.strip(b"\r\n"):
             yield offset, held
 
 
@@ -204,7 +204,7 @@ def _index(file: File, name: str) -> _Index:
                 header, skip = _header(data, file, name)
                 fits, empty = {c: set(_LADDER) for c in header}, dict.fromkeys(header, True)
                 offset, data = offset + skip, data[skip:]
-            if not data.strip():
+            if not data.strip(b"\r\n"):
                 continue
             text = _parse(data, header, list(header))
             ranges.append((offset, len(data), text.num_rows))

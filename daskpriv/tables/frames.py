@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,14 +66,36 @@ def from_frame(frame: Any, name: str) -> Table:
     elif isinstance(frame, pa.RecordBatch):
         table = pa.Table.from_batches([frame])
     elif hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, (pd.Series, pa.ChunkedArray)):
-        try:
-            table = pa.table(frame)
-        except (pa.ArrowInvalid, TypeError, ValueError):
-            raise InputError(f"{name}: {_EXPECTED}, got {kind.__name__}.") from None
+        table = _from_stream(frame, name)
     else:
         raise InputError(f"{name}: {_EXPECTED}, got {kind.__name__}.")
     check_names(name, table.column_names)
     return Table(name, table.schema, (FramePiece(table),), (label,))
+
+
+def _from_stream(frame: Any, name: str) -> pa.Table:
+    names = getattr(frame, "columns", None)
+    kinds = getattr(frame, "schema", {})
+    if isinstance(names, list):
+        check_names(name, names)  # polars ends the whole process over a NUL in a name
+        for column in names:
+            if isinstance(kinds, Mapping) and str(kinds.get(column)) == "Object":  # it hands out memory addresses
+                raise InputError(f"{name}: column {column!r} holds Python objects; cast it to one type.")
+    try:
+        return pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError):
+        odd = next((c for c in names if not _readable(frame, c)), None) if isinstance(names, list) else None
+    if odd is not None:
+        raise InputError(f"{name}: column {odd!r} has a type that Arrow cannot represent; cast it.")
+    raise InputError(f"{name}: {_EXPECTED}, got {type(frame).__name__}.")
+
+
+def _readable(frame: Any, column: str) -> bool:
+    try:
+        pa.table(frame[[column]])
+    except (pa.ArrowException, TypeError, ValueError):
+        return False
+    return True
 
 
 def _from_pandas(frame: pd.DataFrame, name: str) -> pa.Table:

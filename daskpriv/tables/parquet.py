@@ -105,6 +105,8 @@ def _footer(file: File, name: str) -> tuple[list[int], pa.Schema]:
     try:
         meta = _metadata(file, name)
         schema = meta.schema.to_arrow_schema().remove_metadata()
+        for field in schema:
+            family(field.type)  # a damaged name of a time zone shows only here
         return [meta.row_group(g).num_rows for g in range(meta.num_row_groups)], schema
     except DaskprivError:
         raise

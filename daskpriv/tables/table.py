@@ -180,6 +180,9 @@ def check_names(name: str, columns: Sequence[Any]) -> None:
     odd = sum(not isinstance(c, str) for c in columns)
     if odd:
         raise InputError(f"{name}: column names must be strings; {odd} of {len(columns)} are not; rename them.")
+    unsafe = next((c for c in columns if "\x00" in c or any("\ud800" <= x <= "\udfff" for x in c)), None)
+    if unsafe is not None:
+        raise InputError(f"{name}: column name {unsafe!r} holds a NUL or half a character; rename it.")
     twice = sorted({c for c in columns if list(columns).count(c) > 1}) if len(set(columns)) < len(columns) else []
     if twice:
         raise InputError(f"{name}: duplicate column name(s) {', '.join(map(repr, twice[:5]))}; rename them.")

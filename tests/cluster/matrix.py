@@ -50,6 +50,7 @@ class Record:
     codes : exit codes, the last of the start that wrote the report
     identical : whether the report is that of the undisturbed run
     clean : whether every other start ended as it should: exit code 3 and one sentence, or by the signal sent
+    hit : whether the fault came before the command had ended
     seconds : of the longest start
     pieces, again : pieces of the run, and makings of them beyond the first
     units, more : units of the undisturbed run, and units begun beyond them
@@ -66,11 +67,12 @@ class Record:
     units: int = 1
     more: int = 0
     note: str = ""
+    hit: bool = True
 
     @property
     def good(self) -> bool:
-        """The report is right, and nothing ended uncleanly."""
-        return self.identical and self.clean
+        """The fault came, the report is right, and nothing ended uncleanly."""
+        return self.identical and self.clean and self.hit
 
     @property
     def waste(self) -> float:
@@ -81,7 +83,8 @@ class Record:
         moments = ",".join(f"{m:.0%}" for m in self.moments)
         end = "identical" if self.identical else "DIFFERENT OR MISSING"
         return (
-            f"{self.fault:<34} at {moments:<8} codes {self.codes!s:<12} {end}{'' if self.clean else ', NOT CLEAN'}  "
+            f"{self.fault:<34} at {moments:<8} codes {self.codes!s:<12} {end}{'' if self.clean else ', NOT CLEAN'}"
+            f"{'' if self.hit else ', TOO LATE'}  "
             f"{self.seconds:5.1f} s  pieces again {self.again}/{self.pieces} ({self.waste:.1%})  "
             f"more units {self.more}/{self.units}  {self.note}"
         )
@@ -113,13 +116,14 @@ class Lane:
         self._options: dict[str, Any] = {
             "workers": WORKERS,
             "nanny": False,
-            "worker_ttl": "8s",
+            "worker_ttl": "60s",
             "env": _THRIFTY,
             **options,
         }
         self._numbers = itertools.count()
         self._cluster: RealCluster | None = None
         self.undisturbed = 0.0
+        self._script: _Script | None = None
         self._tally = self.folder / "tally"
         self.expected, self.undisturbed, self.pieces, self.units, self.events = self._reference()
 
@@ -221,7 +225,7 @@ class Lane:
         if isinstance(cluster, str):
             given |= {"DASK_DISTRIBUTED__WORKER__PRELOAD": "tests.cluster.tally", tally.FOLDER: str(self._tally)}
         if steps:
-            options["kill_at"] = _Script(self.stderr(name), steps, max(int(moment * self.events), 1))
+            self._script = options["kill_at"] = _Script(self.stderr(name), steps, max(int(moment * self.events), 1))
         store = str(self.store(name)) if store is None else store
         self.stderr(name).unlink(missing_ok=True)
         return run_cli.evaluate(
@@ -249,6 +253,8 @@ class Lane:
             counted.units - self.units,
             note,
         )
+        record.hit = self._script is None or self._script.begun > 0
+        self._script = None
         if not record.good:
             kept = Path(tempfile.gettempdir(), f"daskpriv-fault-{os.getpid()}-{next(self._numbers)}.log")
             kept.write_text("\n".join(f"=== exit code {r.code} after {r.seconds} s\n{r.stderr}" for r in runs))
@@ -267,14 +273,14 @@ class _Script:
 
     def __init__(self, stderr: Path, steps: Sequence[Step], after: int) -> None:
         self._stderr, self._steps, self._after = stderr, sorted(steps, key=lambda s: s[0]), after
-        self._begun = 0.0
+        self.begun = 0.0
 
     def __call__(self) -> bool:
-        if not self._begun:
+        if not self.begun:
             if not (self._stderr.is_file() and self._stderr.read_bytes().count(b'{"event"') >= self._after):
                 return False
-            self._begun = time.monotonic()
-        if self._steps and time.monotonic() - self._begun >= self._steps[0][0]:
+            self.begun = time.monotonic()
+        if self._steps and time.monotonic() - self.begun >= self._steps[0][0]:
             return self._steps.pop(0)[1]() is SEND
         return False
 
@@ -609,7 +615,8 @@ def disk_full(lane: Lane) -> Record:
     name = lane.name()
     place = lane.store(name)
     place.mkdir()
-    small = lane.rng.randrange(300, 2_000)
+    needed = sum(-(-f.stat().st_size // 4096) * 4 for f in files_below(lane.store("undisturbed")))
+    small = int(needed * lane.rng.uniform(0.3, 0.8))
     _mount("-t", "tmpfs", "-o", f"size={small}k", "tmpfs", str(place))
     try:
         first = lane.run(name)

@@ -25,7 +25,6 @@ from tests.fuzz.yamls import small
 pytestmark = pytest.mark.fuzz
 
 SHORT = {"parquet": 500, "csv": 200, "schema": 500, "yaml": 300, "cli": 400, "report": 300, "frames": 250}
-REPORTED = pytest.mark.xfail(strict=True, reason="bugs are reported with a patch; remove this mark with them")
 ANY_TEXT = st.text(st.characters(codec=None), max_size=20) | st.sampled_from(ODD_TEXTS)
 
 
@@ -37,9 +36,7 @@ def home() -> Iterator[None]:
     os.chdir(before)
 
 
-@pytest.mark.parametrize(
-    "target", [pytest.param(t, marks=REPORTED if t in ("yaml", "cli", "frames") else ()) for t in SHORT]
-)
+@pytest.mark.parametrize("target", SHORT)
 def test_short_run(target: str, tmp_path: Path, home: None) -> None:
     small(), reports()
     out = in_this_process(target, targets()[target][0], 7731, 0, SHORT[target], tmp_path)

@@ -22,7 +22,7 @@ from daskpriv import Column, Kind, Schema
 from tests.fuzz.checks import Failure, attempt, harmless, sentence
 from tests.fuzz.commands import command, reports
 
-reported = pytest.mark.xfail(strict=True, reason="reported with a patch; remove this mark with the bug")
+reported = pytest.mark.xfail(strict=True, reason="pyarrow ends the process when it buffers ahead an encrypted column")
 
 TABLE = pd.DataFrame({"age": [1, 2, 3, 4], "town": ["x", "y", "x", "y"]})
 HEAD = "daskpriv_schema: 1\n"
@@ -197,14 +197,12 @@ def test_the_page_is_not_written_over_its_report(name: str, tmp_path: Path) -> N
 # ---------------------------------------------------------------------------------------------- reported
 
 
-@reported
 def test_half_a_character_in_a_column_name() -> None:
     frame = TABLE.copy()
     frame.columns = pd.Index(["\ud800", "town"], dtype=object)
     refused(lambda: search(frame, frame), "column")
 
 
-@reported
 def test_polars_ends_the_process_over_a_nul_in_a_name() -> None:
     program = "import polars, daskpriv; t = polars.DataFrame({'a\\0b': [1, 2]}); daskpriv.nearest_neighbours(t, t)"
     done = process(program)
@@ -212,24 +210,20 @@ def test_polars_ends_the_process_over_a_nul_in_a_name() -> None:
     assert "InputError" in done.stderr
 
 
-@reported
 def test_polars_objects_are_not_compared_by_their_address() -> None:
     frame = pl.DataFrame({"age": pl.Series([("a", 1), ("b", 2)], dtype=pl.Object)})
     refused(lambda: search(frame, frame), "'age'")
 
 
-@reported
 def test_polars_integers_of_128_bits_are_named() -> None:
     frame = pl.DataFrame({"age": pl.Series([10**25, 2], dtype=pl.Int128)})
     refused(lambda: search(frame, frame), "'age'")
 
 
-@reported
 def test_a_very_long_column_name_does_not_make_an_endless_message() -> None:
     refused(lambda: search(TABLE.rename(columns={"age": "x" * 20_000})), "query")
 
 
-@reported
 @pytest.mark.parametrize(
     "text", ["!!int ''", "age: !!timestamp x", "age: !!bool x", "age: 2001-13-45", "age: " + "9" * 400]
 )
@@ -243,7 +237,6 @@ def test_weights_that_pyyaml_stumbles_over(text: str, tmp_path: Path) -> None:
     assert code == 2
 
 
-@reported
 @pytest.mark.parametrize(
     "arguments",
     [["report", "--from", "x", "y"], ["evaluate", "--trai", "x"], ["evaluate", "--seed", "9" * 5000]],
@@ -253,20 +246,17 @@ def test_bad_usage_is_one_printable_sentence(arguments: list[str]) -> None:
     assert command(arguments)[0] == 2
 
 
-@reported
 @pytest.mark.parametrize("url", ["s3://CANARY:77317731@bucket/x", "https://h/x?sig=CANARY"])
 @pytest.mark.parametrize("words", [["schema", "infer"], ["schema", "check"]], ids=" ".join)
 def test_a_credential_in_a_url_is_not_printed(words: list[str], url: str) -> None:
     assert command([*words, url])[0] == 2
 
 
-@reported
 def test_a_last_row_of_blanks_is_a_row(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("town\nx\n ")
     assert len(search(str(tmp_path / "t.csv"), TABLE[["town"]]).row) == 2
 
 
-@reported
 def test_a_damaged_time_zone_in_a_footer(tmp_path: Path) -> None:
     cells = pa.array([0, 1], pa.timestamp("us", "Europe/Vienna"))
     path = tmp_path / "t.parquet"
@@ -305,9 +295,9 @@ def test_an_encrypted_column_behind_a_url_does_not_end_the_process() -> None:
     "change",
     [
         {"command": ["nope"]},
-        pytest.param({"created": 3}, marks=reported),
-        pytest.param({"tables": {"train": {"rows": "many"}}}, marks=reported),
-        pytest.param({"steps": {"x": 1e400}}, marks=reported),
+        {"created": 3},
+        {"tables": {"train": {"rows": "many"}}},
+        {"steps": {"x": 1e400}},
     ],
     ids=str,
 )
