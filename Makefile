@@ -36,9 +36,10 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 test: $(READY) lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not chaos"
 
 test-chaos: $(READY)
+	$(BIN)/python -m pytest -q tests/cluster/test_faults.py
 	$(BIN)/python -m tests.cluster matrix
 	$(BIN)/python -m tests.cluster chaos --trials 200
 
