@@ -48,7 +48,8 @@ class _JsonLines:
             self._run = event.run
         fields = {name: getattr(event, name) for name in event.__dataclass_fields__}
         head = {"event": type(event).__name__, "time": round(time.time(), 3), "run": self._run}
-        print(json.dumps({**head, **fields}), file=sys.stderr, flush=True)
+        # In one string: Ctrl-C may come between an event and the end of its line.
+        print(json.dumps({**head, **fields}) + "\n", end="", file=sys.stderr, flush=True)
 
 
 def _goes_on(event: RunNamed) -> str:

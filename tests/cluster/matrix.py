@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -300,7 +301,9 @@ def events(done: Run) -> list[dict[str, Any]]:
 
 def sentences(done: Run) -> list[str]:
     """What the command said beside its events."""
-    return [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("{")]
+    # Ctrl-C may come between an event and the end of its line.
+    text = re.sub(r'^\{"event".*?\}(?=daskpriv: |$)', "", done.stderr, flags=re.M)
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("{")]
 
 
 def is_clean(done: Run) -> bool:
