@@ -15,12 +15,14 @@ import pyarrow.parquet as pq
 from daskpriv.errors import DaskprivError, InputError
 from daskpriv.tables.constants import partition_columns, partition_keys, with_constants
 from daskpriv.tables.files import File
-from daskpriv.tables.ranges import RangeFile, fetch_all, native, standing_still
+from daskpriv.tables.ranges import RangeFile, fetch, fetch_all, native, standing_still
 from daskpriv.tables.recent import recent
 from daskpriv.tables.table import Piece, Table, check_names
 from daskpriv.tables.types import family, short_name
 
 _KEPT = 32 << 20
+_TAIL = 64 << 10  # what Arrow asks for first
+_SIGNATURE = 28  # a nonce of 12 bytes and a tag of 16
 _footers: OrderedDict[File, pq.FileMetaData] = OrderedDict()
 _lock = threading.Lock()
 
@@ -127,11 +129,24 @@ def _metadata(file: File, name: str) -> pq.FileMetaData:
         if found is not None:
             _footers.move_to_end(file)
             return found
-    found = native(file, name, pq.read_metadata) if file.is_local else pq.read_metadata(RangeFile(file, name))
+    found = native(file, name, pq.read_metadata) if file.is_local else _remote_metadata(file, name)
     with _lock:
         _footers[file] = found
         while len(_footers) > 1 and sum(m.serialized_size for m in _footers.values()) > _KEPT:
             _footers.popitem(last=False)
+    return found
+
+
+def _remote_metadata(file: File, name: str) -> pq.FileMetaData:
+    """The footer, in one request where it is short; refuses encrypted columns, whose places end the process in Arrow.
+
+    A footer of readable names over encrypted columns is followed by its signature (Parquet modular encryption, 5.4).
+    """
+    start = max(0, file.size - _TAIL)
+    tail = fetch(file, name, start, file.size)
+    found = pq.read_metadata(RangeFile(file, name, [(start, tail)]))
+    if int.from_bytes(tail[-8:-4], "little") - found.serialized_size == _SIGNATURE:
+        raise InputError(f"{name}: file {file.label} is encrypted; write it without encryption.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The smallest input of every bug that fuzzing found; `reported` ones lie in modules that are being rewritten."""
+"""The smallest input of every bug that fuzzing found."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ import daskpriv
 from daskpriv import Column, Kind, Schema
 from tests.fuzz.checks import Failure, attempt, harmless, sentence
 from tests.fuzz.commands import command, reports
-
-reported = pytest.mark.xfail(strict=True, reason="pyarrow ends the process when it buffers ahead an encrypted column")
 
 TABLE = pd.DataFrame({"age": [1, 2, 3, 4], "town": ["x", "y", "x", "y"]})
 HEAD = "daskpriv_schema: 1\n"
@@ -194,9 +192,6 @@ def test_the_page_is_not_written_over_its_report(name: str, tmp_path: Path) -> N
     assert json.loads(source.read_text()) == json.loads(reports()[0])
 
 
-# ---------------------------------------------------------------------------------------------- reported
-
-
 def test_half_a_character_in_a_column_name() -> None:
     frame = TABLE.copy()
     frame.columns = pd.Index(["\ud800", "town"], dtype=object)
@@ -284,7 +279,6 @@ except daskpriv.InputError as error:
 """
 
 
-@reported
 def test_an_encrypted_column_behind_a_url_does_not_end_the_process() -> None:
     done = process(ENCRYPTED)
     assert done.returncode == 0, done.stderr[-500:]
