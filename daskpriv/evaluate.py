@@ -22,6 +22,7 @@ from daskpriv.errors import InputError, PlanError
 from daskpriv.events import Listener, RunNamed, silent
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
 from daskpriv.gates import gates
+from daskpriv.judgement import adjusted
 from daskpriv.kernels.gower import NUMBERS
 from daskpriv.metrics import METRICS, Metric, metric_class
 from daskpriv.prepare import Columns, Prepared, Surveyed, bucketed, encode, spaces_for, survey
@@ -33,7 +34,6 @@ from daskpriv.report.rules import parse_rules
 from daskpriv.runs import Place, Run, name_of, place_for
 from daskpriv.session import engine_for, executor_for, open_any, whole
 from daskpriv.space.gower import Missing, RangeFrom
-from daskpriv.stats.multiple import holm
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.sinks import join
 from daskpriv.tables.table import Table
@@ -164,13 +164,14 @@ def evaluate(
         if internal and folder is not None:
             write_records(join(folder, "internal", "records.parquet"), engine.store, found)
         run = _costs(engine, executor, started, time.perf_counter() - clock)
+        judged = adjusted(results)
         report = Report(
             results,
             _inputs(surveyed),
             _settings(chosen, wanted, seed),
             _space(prepared, chosen),
             gates(surveyed, results),
-            holm({n: r.p_value for n, r in results.items() if r.p_value is not None}),
+            judged.metrics,
             [
                 *chosen.warnings,
                 *_same_table_warning(engine),
@@ -179,6 +180,7 @@ def evaluate(
             ],
             run,
             __version__,
+            tests=judged.tests,
         )
         try:
             report = report.judged_by(rules)

@@ -52,12 +52,15 @@ class CloserCounts:
 class Credits:
     """How often each real row is a nearest row of `query`, pooled over `first` and `second`.
 
-    Each query row hands out one credit, shared equally among all rows at its smallest distance.
+    Each query row hands out one credit, shared equally among all rows at its smallest distance. With `draws`, also
+    what the first table would hold under so many random labels (`daskpriv.stats.labels`, keyed by `seed`).
     """
 
     query: Role
     first: Role
     second: Role
+    seed: int = 0
+    draws: int = 0
 
 
 Request = Neighbours | CloserCounts | Credits
@@ -113,11 +116,13 @@ class CreditLaw:
     credit  int64 (v,)  distinct credits in units of 1/UNIT, ascending; rows without credit are counted too
     first   int64 (v,)  rows of the first table that hold it
     second  int64 (v,)  rows of the second table that hold it
+    drawn   int64 (draws,)  credit of the rows that each draw labels as the first table's
     """
 
     credit: NDArray[np.int64]
     first: NDArray[np.int64]
     second: NDArray[np.int64]
+    drawn: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     # 16 times the least common multiple of 1 to 20: ties of up to 20 rows share a credit without rounding, and
     # 2.4 billion query rows may all credit one row before int64 overflows.

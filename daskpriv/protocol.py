@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from daskpriv.evidence import CreditLaw, Credits, Evidence, Facts, Request
 
 
@@ -21,6 +24,29 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "INCONCLUSIVE"
     NOT_EVALUATED = "NOT_EVALUATED"
     NOT_INTERPRETABLE = "NOT_INTERPRETABLE"
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTest:
+    """One test of "the labels of the real rows mean nothing", by the label draws that all tests of a report share.
+
+    Attributes
+    ----------
+    name : str
+    observed : float
+        The statistic; larger means more leak.
+    drawn : float64 (draws,)
+        The same statistic under every draw of `daskpriv.stats.labels`, in their order.
+    """
+
+    name: str
+    observed: float
+    drawn: NDArray[np.float64]
+
+    @property
+    def p_value(self) -> float:
+        """One-sided, never 0: (1 + draws at least as large) / (1 + draws). Source: Phipson & Smyth (2010)."""
+        return (1 + int(np.count_nonzero(self.drawn >= self.observed))) / (len(self.drawn) + 1)
 
 
 @dataclass(frozen=True)
@@ -46,6 +72,8 @@ class Result:
     reading : str
         The result in one plain sentence.
     warnings : tuple of str
+    tests : tuple of LabelTest
+        What the adjustment for several tests needs; not part of the report.
     """
 
     value: float | None
@@ -58,6 +86,7 @@ class Result:
     cannot_show: str = ""
     reading: str = ""
     warnings: tuple[str, ...] = ()
+    tests: tuple[LabelTest, ...] = ()
 
 
 Answers = Mapping[Credits, CreditLaw]

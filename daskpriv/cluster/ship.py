@@ -35,7 +35,7 @@ def ship(client: Client) -> None:
 
 
 def _archive() -> bytes:
-    """This package with its compiled kernels, which hold as long as the times of their sources do."""
+    """The package with its compiled kernels, which hold as long as the times of their sources do."""
     root = Path(__file__).parents[1]
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
@@ -68,7 +68,7 @@ def _plugins(archive: bytes) -> tuple[WorkerPlugin, SchedulerPlugin]:
             await asyncio.get_running_loop().run_in_executor(None, load)
 
     class ToWorker(WorkerPlugin):
-        async def setup(self, worker: Any) -> None:  # type: ignore[override]
+        async def setup(self, worker: Any) -> None:
             await unpack(worker.local_directory)
 
     class ToScheduler(SchedulerPlugin):

@@ -31,6 +31,7 @@ from daskpriv.space.gower import GowerSpace
 from daskpriv.space.guide import Extent, Guide
 from daskpriv.space.packed import packed
 from daskpriv.space.searching import nearest
+from daskpriv.stats.labels import labels
 
 _PILOT = 256
 _CREDIT_ROWS = 4_000_000  # real rows whose credits are added up at a time: 64 MB here
@@ -227,21 +228,28 @@ class Searches(Stages):
                     wanted.append(self._piece(unit, *what, side, reference.cut, parts, s.first_row, s.rows))
         made = self._produce(f"ties-{request.query}", wanted)
         counts: dict[tuple[int, int], int] = {}
+        drawn = np.zeros((request.draws, 1), np.int64)
+        chosen = labels(references[0].rows, references[1].rows, request.seed, request.draws) if request.draws else None
         for side, reference in enumerate(references):
             for low in range(0, reference.rows, _CREDIT_ROWS):
-                self._tally(counts, made, side, low, min(low + _CREDIT_ROWS, reference.rows))
+                total = self._credited(made, side, low, min(low + _CREDIT_ROWS, reference.rows))
+                for credit, times in zip(*np.unique(total, return_counts=True), strict=True):
+                    counts[side, int(credit)] = counts.get((side, int(credit)), 0) + int(times)
+                if chosen is not None:
+                    held = np.flatnonzero(total)
+                    rows = chosen.rows(held + low, second=side == 1)
+                    drawn += chosen.sums(rows, np.zeros(len(rows), np.int64), 1, total[held])
         levels = np.array(sorted({0} | {credit for _, credit in counts}), np.int64)
         first, second = (np.array([counts.get((side, c), 0) for c in levels.tolist()], np.int64) for side in (0, 1))
-        return CreditLaw(levels, first, second)
+        return CreditLaw(levels, first, second, drawn[:, 0])
 
-    def _tally(self, counts: dict[tuple[int, int], int], made: list[Piece], side: int, low: int, high: int) -> None:
-        """Add up the credits of some real rows, and count how many of them hold which."""
+    def _credited(self, made: list[Piece], side: int, low: int, high: int) -> NDArray[np.int64]:
+        """The credits of the real rows [low, high) of one side, added up over all query blocks."""
         total = np.zeros(high - low, np.int64)
         fn = functools.partial(_credits_within, self.store, side, low, high)
         for _, (rows, credit) in self._each("credits", fn, _few(made), executor=self.reader):
             total[rows - low] += credit
-        for credit, rows in zip(*np.unique(total, return_counts=True), strict=True):
-            counts[side, int(credit)] = counts.get((side, int(credit)), 0) + int(rows)
+        return total
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
-from daskpriv.metrics.base import Answers, Result, judge
+from daskpriv.metrics.base import Answers, LabelTest, Result, judge
 from daskpriv.stats.intervals import clopper_pearson, hypergeometric_tail
+from daskpriv.stats.labels import Labels, labels
 
 _PAIRS = ((SYNTHETIC, TRAIN), (SYNTHETIC, HOLDOUT), (HOLDOUT, TRAIN), (TRAIN, SYNTHETIC), (HOLDOUT, SYNTHETIC))
+
+_State = tuple[Facts, Labels | None]
+_Partial = dict[str, int | NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -36,21 +41,34 @@ class Clones:
     def needs(self, facts: Facts) -> Sequence[Neighbours]:
         return [Neighbours(q, r) for q, r in _PAIRS if facts.has(q, r)]
 
-    def begin(self, facts: Facts) -> Facts:
-        return facts
+    def begin(self, facts: Facts) -> _State:
+        drawn = labels(facts.rows[TRAIN], facts.rows[HOLDOUT], facts.seed) if facts.has(HOLDOUT) else None
+        return facts, drawn
 
-    def chunk(self, state: Facts, evidence: Evidence) -> dict[str, int]:
-        wanted = [r for r in self.needs(state) if r.query == evidence.role]
-        return {r.direction: int(np.count_nonzero(evidence.table(r).nearest == 0.0)) for r in wanted}
+    def chunk(self, state: _State, evidence: Evidence) -> _Partial:
+        facts, drawn = state
+        out: _Partial = {}
+        for request in self.needs(facts):
+            if request.query != evidence.role:
+                continue
+            table = evidence.table(request)
+            twins = table.query[table.nearest == 0.0]
+            out[request.direction] = len(twins)
+            if drawn is not None and request.reference == SYNTHETIC:
+                rows = drawn.rows(twins, second=request.query == HOLDOUT)
+                out["drawn"] = drawn.sums(rows, np.zeros(len(rows), np.int64), 1)[:, 0]
+        return out
 
-    def combine(self, a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    def combine(self, a: _Partial, b: _Partial) -> _Partial:
         return {k: a.get(k, 0) + b.get(k, 0) for k in {**a, **b}}
 
-    def advance(self, state: Facts, partial: dict[str, int], answers: Answers) -> Result:
+    def advance(self, state: _State, partial: _Partial, answers: Answers) -> Result:
         def count(query: str, reference: str) -> int | None:
-            return partial.get(f"{query}->{reference}")
+            found = partial.get(f"{query}->{reference}")
+            return None if found is None else int(found)
 
-        rows = state.rows
+        facts, _ = state
+        rows = facts.rows
         st, sh, ht = count(SYNTHETIC, TRAIN), count(SYNTHETIC, HOLDOUT), count(HOLDOUT, TRAIN)
         assert st is not None
         rate = st / rows[SYNTHETIC]
@@ -79,9 +97,11 @@ class Clones:
                 ),
                 **common,
             )
-        return self._compare(state, details, rate, common)
+        return self._compare(facts, details, np.asarray(partial["drawn"], np.float64), rate, common)
 
-    def _compare(self, facts: Facts, details: dict[str, Any], rate: float, common: dict[str, Any]) -> Result:
+    def _compare(
+        self, facts: Facts, details: dict[str, Any], drawn: NDArray[np.float64], rate: float, common: dict[str, Any]
+    ) -> Result:
         """Real rows with a synthetic twin: how many more of them are training rows than labels explain."""
         in_train, in_holdout = details["n_train_with_twin"], details["n_holdout_with_twin"]
         n_train, n_holdout = facts.rows[TRAIN], facts.rows[HOLDOUT]
@@ -107,6 +127,7 @@ class Clones:
             p_value=p,
             expected=sh / facts.rows[SYNTHETIC],
             details=details,
+            tests=(LabelTest("twins", float(in_train), drawn),) if twins else (),
             reading=f"{st} synthetic rows equal a training row and {sh} equal a holdout row.",
             **common,
         )

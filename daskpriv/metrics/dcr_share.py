@@ -27,16 +27,16 @@ from daskpriv.evidence import (
     Neighbours,
     Request,
 )
-from daskpriv.metrics.base import Answers, Result, Verdict, judge
+from daskpriv.metrics.base import Answers, LabelTest, Result, Verdict, judge
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.intervals import normal_quantile
+from daskpriv.stats.labels import DRAWS
 from daskpriv.stats.permutation import ShareLaw, share_law
 from daskpriv.stats.thinning import none_drawn
 
 TIES = ("fractional", "strict", "half", "size")
 _TO_TRAIN = Neighbours(SYNTHETIC, TRAIN)
 _TO_HOLDOUT = Neighbours(SYNTHETIC, HOLDOUT)
-_CREDITS = Credits(SYNTHETIC, TRAIN, HOLDOUT)
 _POWER = 1.645 + 0.8416
 
 
@@ -96,7 +96,7 @@ class DcrShare:
         if larger is not None:
             wanted.append(larger)
         if self.inference:
-            wanted.append(_CREDITS)
+            wanted.append(_credits(facts))
         return wanted
 
     def begin(self, facts: Facts) -> Facts:
@@ -131,10 +131,9 @@ class DcrShare:
             return Result(
                 None, reading="Not evaluated: the share compares the training table with a holdout, and none was given."
             )
-        law = _law(answers[_CREDITS], state) if self.inference else None
-        return self._result(state, partial, law)
+        return self._result(state, partial, answers[_credits(state)] if self.inference else None)
 
-    def _result(self, facts: Facts, tally: Tally, law: ShareLaw | None) -> Result:
+    def _result(self, facts: Facts, tally: Tally, credit: CreditLaw | None) -> Result:
         n_train, n_holdout, n = facts.rows[TRAIN], facts.rows[HOLDOUT], facts.rows[SYNTHETIC]
         pi = _pi(facts)
         shares = {
@@ -172,14 +171,15 @@ class DcrShare:
                 "only stay unseen."
             ),
         }
-        if law is None:
+        if credit is None:
             return Result(value, details=details, reading=text, **common)
-        return self._judge(facts, value, details, law, text, common)
+        return self._judge(facts, value, details, credit, text, common)
 
     def _judge(
-        self, facts: Facts, value: float, details: dict[str, Any], law: ShareLaw, text: str, common: dict[str, Any]
+        self, facts: Facts, value: float, details: dict[str, Any], credit: CreditLaw, text: str, common: dict[str, Any]
     ) -> Result:
-        pi = details["expected"]
+        pi, law = details["expected"], _law(credit, facts)
+        test = LabelTest("share", float(law.held), credit.drawn.astype(np.float64))
         spread = law.variance**0.5
         half = normal_quantile(facts.level) * spread
         effect, width = details["excess"], half / (1 - pi)
@@ -187,7 +187,7 @@ class DcrShare:
             "z": law.z,
             "standard_error": spread,
             "excess_interval": [effect - width, effect + width, facts.level],
-            "test": law.test,
+            "test": f"permutation of labels, {DRAWS} draws" if spread else "nothing varies",
             "margin": self.margin,
         }
         verdict = judge(effect - width, effect + width, self.margin, self.margin)
@@ -206,11 +206,12 @@ class DcrShare:
             value,
             verdict=verdict,
             interval=interval if value == center else None,
-            p_value=law.p_value,
+            p_value=test.p_value if spread else 1.0,
             mde=_POWER * spread / (1 - pi),
             details=details,
             reading=text,
             warnings=warnings,
+            tests=(test,) if spread else (),
             **common,
         )
 
@@ -265,9 +266,12 @@ def _pi(facts: Facts) -> float:
     return facts.rows[TRAIN] / (facts.rows[TRAIN] + facts.rows[HOLDOUT])
 
 
+def _credits(facts: Facts) -> Credits:
+    return Credits(SYNTHETIC, TRAIN, HOLDOUT, facts.seed, DRAWS)
+
+
 def _law(credit: CreditLaw, facts: Facts) -> ShareLaw:
-    whole = facts.rows[SYNTHETIC] * CreditLaw.UNIT
-    return share_law(credit.credit, credit.first, credit.second, whole, facts.seed)
+    return share_law(credit.credit, credit.first, credit.second, facts.rows[SYNTHETIC] * CreditLaw.UNIT)
 
 
 def _percentage(tally: Tally, n: int) -> float:

@@ -14,7 +14,7 @@ from tests.cluster.harness import RealCluster
 from tests.cluster.matrix import Lane, Record
 from tests.cluster.netns import namespaces_work
 
-pytestmark = [pytest.mark.chaos, pytest.mark.cluster, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("faults")]
 
 no_network = namespaces_work() or tls_works()
 ROWS, BLOCK_ROWS = 4_000, 400

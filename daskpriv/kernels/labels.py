@@ -1,0 +1,154 @@
+"""Random subsets of rows that anybody can recompute for any row: a hash of (draw, row) below a threshold of the draw.
+
+Nothing is stored or sent but one 64-bit threshold per draw, so that no layout of the work changes a label.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpriv.kernels.compiling import compiled, inlined
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_AT_ONCE = 256
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+@inlined
+def mixed(x):  # type: ignore[no-untyped-def]
+    """A bijection of 64 bits that looks random (Steele, Lea & Flood 2014, the variant of Vigna's splitmix64)."""
+    x = (x ^ (x >> _30)) * _FIRST
+    x = (x ^ (x >> _27)) * _SECOND
+    return x ^ (x >> _31)
+
+
+@inlined
+def hash_of(key, row):  # type: ignore[no-untyped-def]
+    """64 random bits of a row in the draw with this key."""
+    return mixed(key + np.uint64(row) * _STEP)
+
+
+@compiled
+def hashes(key: np.uint64, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Random bits of many rows, uint64 (n,)."""
+    out = np.empty(len(rows), np.uint64)
+    for i in range(len(rows)):
+        out[i] = hash_of(key, rows[i])
+    return out
+
+
+@compiled
+def window(key, n, low, high, room):  # type: ignore[no-untyped-def]
+    """How many of the rows 0 to n - 1 hash below `low`, and the hashes in [low, high), -1 where these overflow."""
+    below, held = np.int64(0), np.int64(0)
+    inside = np.empty(room, np.uint64)
+    some = np.empty(_AT_ONCE, np.uint64)
+    for start in range(0, n, _AT_ONCE):
+        stop = min(n, start + _AT_ONCE)
+        within = np.int64(0)
+        for i in range(start, stop):  # compiled to vectors, unlike the loop below, which is seldom entered
+            h = hash_of(key, i)
+            some[i - start] = h
+            below += np.int64(h < low)
+            within += np.int64(low <= h) & np.int64(h < high)
+        if within:
+            if held + within > room:
+                return below, np.int64(-1), inside
+            for i in range(stop - start):
+                if low <= some[i] < high:
+                    inside[held] = some[i]
+                    held += 1
+    return below, held, inside
+
+
+@compiled
+def cell_sums(keys, thresholds, rows, cells, weights, out):  # type: ignore[no-untyped-def]
+    """Add to out[draw, cell] the weight of every row drawn into the first table; several cells per row, -1 is none.
+
+    keys, thresholds uint64 (b,); rows int64 (n,); cells int64 (n, c); weights int64 (n,); out int64 (b, cells).
+    """
+    chosen = np.empty(_AT_ONCE, np.uint8)
+    for b in range(len(keys)):
+        key, threshold = keys[b], thresholds[b]
+        for start in range(0, len(rows), _AT_ONCE):
+            stop = min(len(rows), start + _AT_ONCE)
+            for i in range(start, stop):
+                chosen[i - start] = hash_of(key, rows[i]) < threshold
+            for i in range(start, stop):
+                if chosen[i - start]:
+                    for c in range(cells.shape[1]):
+                        if cells[i, c] >= 0:
+                            out[b, cells[i, c]] += weights[i]
+
+
+@compiled
+def sided_cells(keys, thresholds, rows, values, edges, first, second):  # type: ignore[no-untyped-def]
+    """Histograms of the distance to the nearest row of each side, in every draw.
+
+    rows int64 (n, k) and values float64 (n, k), ascending, are the pooled neighbours of every query row, -1 where
+    there is none. A row none of whose k neighbours is on a side falls into the last cell of that side. Cell j holds
+    values in (edges[j - 1], edges[j]].
+
+    first, second : int64 (b, len(edges) + 2), added to.
+    """
+    n, k = rows.shape
+    last = len(edges) + 1
+    places = np.empty((n, k), np.int64)
+    for i in range(n):
+        for j in range(k):
+            places[i, j] = np.searchsorted(edges, values[i, j])
+    for b in range(len(keys)):
+        key, threshold = keys[b], thresholds[b]
+        for i in range(n):
+            a, o = last, last
+            for j in range(k):
+                if rows[i, j] < 0:
+                    break
+                if hash_of(key, rows[i, j]) < threshold:
+                    if a == last:
+                        a = places[i, j]
+                elif o == last:
+                    o = places[i, j]
+                if last not in (a, o):
+                    break
+            first[b, a] += 1
+            second[b, o] += 1
+
+
+@compiled
+def sided_ratios(keys, thresholds, rows, values, edges, both_zero, first, second):  # type: ignore[no-untyped-def]
+    """The same for the ratio of the distances to the two nearest rows of each side.
+
+    0/0 counts as `both_zero`; a row with fewer than two neighbours on a side falls into the last cell.
+    """
+    n, k = rows.shape
+    for b in range(len(keys)):
+        key, threshold = keys[b], thresholds[b]
+        for i in range(n):
+            a1, a2, o1, o2 = -1.0, -1.0, -1.0, -1.0
+            for j in range(k):
+                if rows[i, j] < 0:
+                    break
+                if hash_of(key, rows[i, j]) < threshold:
+                    if a1 < 0:
+                        a1 = values[i, j]
+                    elif a2 < 0:
+                        a2 = values[i, j]
+                elif o1 < 0:
+                    o1 = values[i, j]
+                elif o2 < 0:
+                    o2 = values[i, j]
+                if a2 >= 0 and o2 >= 0:
+                    break
+            first[b, _ratio_cell(a1, a2, edges, both_zero)] += 1
+            second[b, _ratio_cell(o1, o2, edges, both_zero)] += 1
+
+
+@inlined
+def _ratio_cell(near, far, edges, both_zero):  # type: ignore[no-untyped-def]
+    if far < 0:
+        return len(edges) + 1
+    ratio = both_zero if far == 0 else near / far
+    return np.searchsorted(edges, ratio)

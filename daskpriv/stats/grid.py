@@ -1,0 +1,45 @@
+"""A grid of cells for distributed numbers, ending at exact order statistics of all of them together.
+
+The cells of a permutation test must not know the labels: edges come from the pooled values only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpriv.stats.selection import Selection
+
+# Fine where small distances are: shares of 0.0001 to 0.01 in steps of about a quarter, then percents.
+SHARES = tuple(sorted({*(float(x) for x in np.geomspace(1e-4, 1e-2, 20)), *(i / 100 for i in range(1, 101))}))
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A search for edges: `chunk` partials add up, `advance` gives the next state or the edges, ascending, distinct.
+
+    Cell j of a value is `np.searchsorted(edges, value)`: values in (edges[j - 1], edges[j]]. 0 is always an edge, so
+    that cell 0 holds exact zeros only.
+    """
+
+    selection: Selection
+
+    @classmethod
+    def of(cls, n: int, shares: Sequence[float] = SHARES) -> Grid:
+        """Begin: the edges are the smallest values that at least so many of the `n` pooled values do not exceed."""
+        ranks = sorted({min(max(int(np.ceil(s * n)) - 1, 0), n - 1) for s in shares}) if n else []
+        return cls(Selection.at(ranks))
+
+    def chunk(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Partial of some values, NaN left out."""
+        return self.selection.count(values)
+
+    def advance(self, partial: NDArray[np.int64]) -> Grid | NDArray[np.float64]:
+        """The next state, or the edges, float64 (e,)."""
+        found = self.selection.narrow(partial)
+        if not found.done:
+            return replace(self, selection=found)
+        return np.unique(np.append(found.values(), 0.0))
