@@ -18,16 +18,19 @@ from typing import Any
 from daskpriv.engine.executor import Executor
 from daskpriv.engine.plan import check_memory
 from daskpriv.engine.run import Engine
+from daskpriv.engine.searches import Found
 from daskpriv.errors import InputError, PlanError
 from daskpriv.events import Listener, RunNamed, silent
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
-from daskpriv.gates import gates
+from daskpriv.gates import Gate, gates, interpretable
 from daskpriv.judgement import adjusted
 from daskpriv.kernels.gower import NUMBERS
-from daskpriv.metrics import METRICS, Metric, metric_class
+from daskpriv.metrics import METRICS, DcrShare, Metric, SplitCheck, metric_class
+from daskpriv.policy import Policy, policy_of
 from daskpriv.prepare import Columns, Prepared, Surveyed, bucketed, encode, spaces_for, survey
-from daskpriv.presets import Preset
+from daskpriv.presets import DEFAULT, Preset
 from daskpriv.presets import preset as preset_named
+from daskpriv.protocol import Result
 from daskpriv.records import write_records
 from daskpriv.report.model import Report, check_writable, write_atomically
 from daskpriv.report.rules import parse_rules
@@ -66,6 +69,7 @@ def evaluate(
     block_rows: int | None = None,
     progress: Listener | None = None,
     command: Sequence[str] = (),
+    policy: Policy | str | os.PathLike[str] | None = None,
 ) -> Report:
     """Measure how much a synthetic table gives away about the table it was made from.
 
@@ -110,6 +114,8 @@ def evaluate(
         Receives `daskpriv.events`.
     command : sequence of str, optional
         The command line that started this run; `daskpriv runs resume` repeats it.
+    policy : Policy or path to its YAML, optional
+        Levels, margins, thresholds of gates and rules (daskpriv/policy.yaml); what it leaves out stays as it is.
 
     Returns
     -------
@@ -132,13 +138,14 @@ def evaluate(
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     chosen = _options(preset_named(preset), missing, range_from)
-    wanted = _metrics(metrics, chosen)
+    held = policy_of(policy)
+    wanted = _metrics(metrics, chosen, held)
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
     narrowed = Columns(described, columns, exclude, weights)
     for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets)):
         if value is not None:
             raise InputError(f"{option}: no metric of this version uses it; leave it out.")
-    rules = parse_rules(fail_on, [m.name for m in wanted])
+    rules = [r for given in (fail_on, held.fail_on) for r in parse_rules(given, [m.name for m in wanted])]
     if store is not None and not isinstance(store, (str, os.PathLike)):
         raise InputError("store: give a directory or a URL.")
     store = None if store is None else os.fspath(store)
@@ -159,8 +166,9 @@ def evaluate(
         engine.same = _same_tables(surveyed, chosen)
         under_way = _begin(engine, place, surveyed, chosen, command)
         prepared = _prepare(engine, surveyed, chosen, real)
-        facts = Facts({n: t.rows for n, t in tables.items()}, len(surveyed.encoding.columns), seed)
-        results, found = engine.measure(wanted, facts, prepared.blocks, prepared.spaces)
+        facts = Facts({n: t.rows for n, t in tables.items()}, len(surveyed.encoding.columns), seed, held.level)
+        results, passed, found = _measured(engine, surveyed, prepared, chosen, wanted, facts, held)
+        beside = _beside(engine, surveyed, chosen, facts, real)
         if internal and folder is not None:
             write_records(join(folder, "internal", "records.parquet"), engine.store, found)
         run = _costs(engine, executor, started, time.perf_counter() - clock)
@@ -168,12 +176,13 @@ def evaluate(
         report = Report(
             results,
             _inputs(surveyed),
-            _settings(chosen, wanted, seed),
+            _settings(chosen, wanted, seed, held),
             _space(prepared, chosen),
-            gates(surveyed, results),
+            [g.told() for g in passed],
             judged.metrics,
             [
                 *chosen.warnings,
+                *beside,
                 *_same_table_warning(engine),
                 *surveyed.warnings,
                 *(w for r in results.values() for w in r.warnings),
@@ -192,6 +201,24 @@ def evaluate(
                 write_atomically(join(folder, "run.json"), json.dumps(report.run, indent=1) + "\n")
         place.close(under_way)
     return report
+
+
+def _measured(
+    engine: Engine,
+    surveyed: Surveyed,
+    prepared: Prepared,
+    chosen: Preset,
+    wanted: Sequence[Metric],
+    facts: Facts,
+    policy: Policy,
+) -> tuple[dict[str, Result], list[Gate], Found]:
+    """What the metrics found, as far as the gates let it be interpreted; the gates; the searches."""
+    # A published tool checks nothing: its presets show what it would have said.
+    checks = [SplitCheck()] if facts.has(HOLDOUT) and chosen.name == DEFAULT.name else []
+    results, found = engine.measure([*wanted, *checks], facts, prepared.blocks, prepared.spaces)
+    split = results.pop(SplitCheck.name) if checks else None
+    passed = gates(surveyed, results, split, chosen.space.per_pair, policy)
+    return interpretable(results, passed), passed, found
 
 
 def _begin(engine: Engine, place: Place, surveyed: Surveyed, chosen: Preset, command: Sequence[str]) -> Run:
@@ -249,16 +276,16 @@ def _options(chosen: Preset, missing: str | None, range_from: str | None) -> Pre
 
 def wanted_metrics(metrics: str | Sequence[str | Metric], preset: str | None = None) -> list[Metric]:
     """The metrics that these names stand for, with the options of a preset."""
-    return _metrics(metrics, preset_named(preset))
+    return _metrics(metrics, preset_named(preset), policy_of(None))
 
 
-def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset) -> list[Metric]:
+def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset, policy: Policy) -> list[Metric]:
     if metrics in ("default", "all"):
         names: Sequence[str | Metric] = chosen.metrics if metrics == "default" else tuple(METRICS)
     else:
         names = [n.strip() for n in metrics.split(",")] if isinstance(metrics, str) else _sequence(metrics)
     out: list[Metric] = [
-        metric_class(n)(**chosen.options.get(n, {})) if isinstance(n, str) else n
+        metric_class(n)(**_with_margin(n, policy), **chosen.options.get(n, {})) if isinstance(n, str) else n
         for i, n in enumerate(names)
         if not (isinstance(n, str) and n in names[:i])
     ]
@@ -269,6 +296,10 @@ def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset) -> list[Metr
     if twice is not None:
         raise InputError(f"metrics: {twice!r} is given twice; run them one at a time.")
     return out
+
+
+def _with_margin(name: str, policy: Policy) -> dict[str, float]:
+    return {"margin": policy.margins[name]} if name in policy.margins else {}
 
 
 def _sequence(metrics: Any) -> list[str | Metric]:
@@ -312,6 +343,21 @@ def _same_table_warning(engine: Engine) -> list[str]:
     ] * bool(engine.same)
 
 
+def _beside(engine: Engine, surveyed: Surveyed, chosen: Preset, facts: Facts, real: Sequence[str]) -> list[str]:
+    """Our own share of the same rows and columns, beside what a published tool says: its space is another one."""
+    if chosen.name == DEFAULT.name or not facts.has(HOLDOUT):
+        return []
+    prepared = spaces_for(engine, surveyed, encode(engine, surveyed), DEFAULT.space, tuple(real))
+    run = engine.run
+    engine.run = name_of(run, "beside")  # pieces are named by their run: those of another space need another name
+    share = engine.measure([DcrShare()], facts, prepared.blocks, prepared.spaces)[0][DcrShare.name]
+    engine.run = run
+    return [
+        f"beside preset {chosen.name}: with one range for all searches and ties shared out, the DCR share is "
+        f"{share.value:.4f}; {share.expected:.4f} is expected without a leak (p = {share.p_value:.4f})."
+    ]
+
+
 def _prepare(engine: Engine, surveyed: Surveyed, chosen: Preset, real: Sequence[str]) -> Prepared:
     blocks = encode(engine, surveyed)
     if chosen.bucketed:
@@ -335,8 +381,14 @@ def _inputs(surveyed: Surveyed) -> dict[str, Any]:
     return {"tables": tables, "differences": list(surveyed.differences)}
 
 
-def _settings(chosen: Preset, metrics: Sequence[Metric], seed: int) -> dict[str, Any]:
-    return {"preset": chosen.name, "metrics": [m.name for m in metrics], "seed": seed, "options": chosen.options}
+def _settings(chosen: Preset, metrics: Sequence[Metric], seed: int, policy: Policy) -> dict[str, Any]:
+    return {
+        "preset": chosen.name,
+        "metrics": [m.name for m in metrics],
+        "seed": seed,
+        "options": chosen.options,
+        "policy": {"level": policy.level, "margins": dict(policy.margins), "gates": dict(policy.gates)},
+    }
 
 
 def _space(prepared: Prepared, chosen: Preset) -> dict[str, Any]:

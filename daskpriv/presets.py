@@ -70,6 +70,22 @@ PRESETS = {
                 "on different scales and the share can be far from 1/2 without any leak; ties count as further away.",
             ),
         ),
+        Preset(
+            "sdmetrics",
+            SpaceOptions(Missing.LEVEL, RangeFrom.PAIR_REFERENCE),
+            options={
+                "neighbour_scores": {"scores": ("dcr_overfitting_protection",)},
+                "dcr_share": {"ties": "strict"},
+                "dcr": {"directions": _DIRECTIONS},
+            },
+            metrics=("neighbour_scores", "dcr", "dcr_share"),
+            warnings=(
+                "preset sdmetrics: ranges are taken from the reference of each search, so distances to train and to "
+                "holdout are on different scales and the score can be far from 1 without any leak; ties count as "
+                "further from train, so copies among ties look safe; where train is larger than the holdout, less "
+                "than 1 is to be expected of the best generator.",
+            ),
+        ),
     )
 }
 

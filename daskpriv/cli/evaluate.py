@@ -87,6 +87,7 @@ def what_to_compare(command: Any) -> Any:
     metavar="RULE",
     help="Exit 1 if so: leak, inconclusive, gate, warning, dcr_share>0.55 ...",
 )
+@click.option("--policy", help="Levels, margins, thresholds and rules as YAML (daskpriv/policy.yaml).")
 @click.option("--internal", is_flag=True, help="Also write internal/records.parquet: distances of every synthetic row.")
 @click.option(
     "--store",
@@ -115,6 +116,7 @@ def evaluate_command(ctx: click.Context, /, **options: Any) -> None:
             store=options["store"],
             internal=options["internal"],
             fail_on=options["fail_on"],
+            policy=options["policy"],
             progress=listener,
             command=_typed(ctx),
         )

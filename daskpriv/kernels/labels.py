@@ -152,3 +152,13 @@ def _ratio_cell(near, far, edges, both_zero):  # type: ignore[no-untyped-def]
         return len(edges) + 1
     ratio = both_zero if far == 0 else near / far
     return np.searchsorted(edges, ratio)
+
+
+@compiled
+def agreements(keys, thresholds, rows, others, cells, out):  # type: ignore[no-untyped-def]
+    """Add to out[draw, cell] the rows whose partner has the same label; rows, others, cells int64 (n,)."""
+    for b in range(len(keys)):
+        key, threshold = keys[b], thresholds[b]
+        for i in range(len(rows)):
+            same = (hash_of(key, rows[i]) < threshold) == (hash_of(key, others[i]) < threshold)
+            out[b, cells[i]] += np.int64(same)

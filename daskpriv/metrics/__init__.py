@@ -10,10 +10,27 @@ from daskpriv.metrics.base import Metric, Result, Verdict
 from daskpriv.metrics.clones import Clones
 from daskpriv.metrics.dcr import Dcr
 from daskpriv.metrics.dcr_share import DcrShare
+from daskpriv.metrics.exposure import Exposure
+from daskpriv.metrics.neighbour_scores import NeighbourScores
+from daskpriv.metrics.privacy_score import PrivacyScore
+from daskpriv.metrics.split_check import SplitCheck
 
-METRICS: dict[str, type[Any]] = {m.name: m for m in (Dcr, Clones, DcrShare)}
+METRICS: dict[str, type[Any]] = {m.name: m for m in (Dcr, Clones, DcrShare, Exposure, PrivacyScore, NeighbourScores)}
 
-__all__ = ["METRICS", "Clones", "Dcr", "DcrShare", "Metric", "Result", "Verdict", "metric_class"]
+__all__ = [
+    "METRICS",
+    "Clones",
+    "Dcr",
+    "DcrShare",
+    "Exposure",
+    "Metric",
+    "NeighbourScores",
+    "PrivacyScore",
+    "Result",
+    "SplitCheck",
+    "Verdict",
+    "metric_class",
+]
 
 
 def metric_class(name: str) -> type[Any]:

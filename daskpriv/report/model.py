@@ -73,7 +73,7 @@ class Report:
 
         A metric alone errs in 5 % of reports without a leak; the report as a whole errs in 5 % too.
         """
-        held = {m.verdict for n, m in self.metrics.items() if m.verdict is not Verdict.LEAK}
+        held: set[Verdict] = {m.verdict for m in self.metrics.values()} - {Verdict.LEAK}
         if self.leaks:
             held.add(Verdict.LEAK)
         elif any(m.verdict is Verdict.LEAK for m in self.metrics.values()):

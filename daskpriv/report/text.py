@@ -17,12 +17,15 @@ def summary(report: dict[str, Any]) -> str:
     tables = report["inputs"].get("tables", {})
     sizes = ", ".join(f"{name} {t['rows']:,} rows" for name, t in tables.items())
     lines = [f"daskpriv {report['daskpriv']}: {sizes}", f"Overall: {report['overall']['verdict']}", ""]
-    lines.append(f"{'metric':<12}{'verdict':<18}{'value':>9}  {'interval':<18}{'expected':>9}  {'p':>8}")
+    wide = max([len(name) for name in report["metrics"]] + [10]) + 2
+    lines.append(
+        f"{'metric':<{wide}}{'verdict':<18}{'value':>9}  {'interval':<18}{'expected':>9}  {'p':>8}  {'adjusted':>8}"
+    )
     for name, m in report["metrics"].items():
         interval = f"[{number(m['interval'][0])}, {number(m['interval'][1])}]" if m["interval"] else "-"
         lines.append(
-            f"{name:<12}{m['verdict']:<18}{number(m['value']):>9}  "
-            f"{interval:<18}{number(m['expected']):>9}  {number(m['p_value']):>8}"
+            f"{name:<{wide}}{m['verdict']:<18}{number(m['value']):>9}  "
+            f"{interval:<18}{number(m['expected']):>9}  {number(m['p_value']):>8}  {number(m['p_adjusted']):>8}"
         )
     lines.append("")
     lines += [f"{name}: {m['reading']}" for name, m in report["metrics"].items()]

@@ -23,15 +23,21 @@ class Grid:
 
     Cell j of a value is `np.searchsorted(edges, value)`: values in (edges[j - 1], edges[j]]. 0 is always an edge, so
     that cell 0 holds exact zeros only.
+
+    Attributes
+    ----------
+    distinct : bool
+        False gives one value per share, also where they are equal, and no 0.
     """
 
     selection: Selection
+    distinct: bool = True
 
     @classmethod
-    def of(cls, n: int, shares: Sequence[float] = SHARES) -> Grid:
+    def of(cls, n: int, shares: Sequence[float] = SHARES, distinct: bool = True) -> Grid:
         """Begin: the edges are the smallest values that at least so many of the `n` pooled values do not exceed."""
-        ranks = sorted({min(max(int(np.ceil(s * n)) - 1, 0), n - 1) for s in shares}) if n else []
-        return cls(Selection.at(ranks))
+        ranks = [min(max(int(np.ceil(s * n)) - 1, 0), n - 1) for s in shares] if n else []
+        return cls(Selection.at(sorted(set(ranks)) if distinct else ranks), distinct)
 
     def chunk(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Partial of some values, NaN left out."""
@@ -42,4 +48,4 @@ class Grid:
         found = self.selection.narrow(partial)
         if not found.done:
             return replace(self, selection=found)
-        return np.unique(np.append(found.values(), 0.0))
+        return np.unique(np.append(found.values(), 0.0)) if self.distinct else found.values()

@@ -58,6 +58,15 @@ class Labels:
         kernel.cell_sums(self.keys, self.thresholds, np.ascontiguousarray(rows, np.int64), held, given, out)
         return out
 
+    def agreements(
+        self, rows: NDArray[np.int64], others: NDArray[np.int64], cells: NDArray[np.int64], n_cells: int
+    ) -> NDArray[np.int64]:
+        """Pairs of rows with equal labels, per draw and cell of the pair; int64 (draws, n_cells)."""
+        out = np.zeros((self.draws, n_cells), np.int64)
+        given = [np.ascontiguousarray(x, np.int64) for x in (rows, others, cells)]
+        kernel.agreements(self.keys, self.thresholds, *given, out)
+        return out
+
     def nearest_by_side(
         self, rows: NDArray[np.int64], values: NDArray[np.float64], edges: NDArray[np.float64]
     ) -> NDArray[np.int64]:

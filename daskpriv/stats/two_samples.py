@@ -18,6 +18,7 @@ from daskpriv.stats.selection import Selection
 WINDOW = 1 << 21
 Counted = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 Partial = NDArray[np.int64] | Counted | None
+_NONE = (0, 0, -np.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ class Comparison:
     at_rates : {false positive rate: (true positives, false positives, threshold)}
         Guessing "a" at values up to the threshold: the largest threshold whose share of b is at most the rate.
         The threshold is -inf where even the smallest value is too much.
+    listed : (members, others, threshold)
+        Guessing "a" up to the largest threshold at which conformal p-values of a against b pass Benjamini and
+        Hochberg's rule at the false discovery rate asked for (Bates et al. 2023); (0, 0, -inf) where none does.
     """
 
     n_a: int
@@ -49,6 +53,7 @@ class Comparison:
     ks_below: float
     wasserstein: float
     at_rates: dict[float, tuple[int, int, float]]
+    listed: tuple[int, int, float] = _NONE
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class _Walk:
     area: float = 0.0
     last: float = 0.0
     at_rates: tuple[tuple[int, int, float], ...] = ()
+    listed: tuple[int, int, float] = _NONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +83,8 @@ class TwoSamples:
         How many values the samples will have, NaN not counted.
     rates : tuple of float
         False positive rates of interest.
+    discovery : float
+        False discovery rate of the list of exposed values of a; 0 makes none.
     """
 
     n_a: int
@@ -87,16 +95,19 @@ class TwoSamples:
     ends: tuple[float, ...] | None = None
     place: int = 0
     walk: _Walk = field(default_factory=_Walk)
+    discovery: float = 0.0
 
     @classmethod
-    def of(cls, n_a: int, n_b: int, rates: Sequence[float] = (), window: int = WINDOW) -> TwoSamples:
+    def of(
+        cls, n_a: int, n_b: int, rates: Sequence[float] = (), window: int = WINDOW, discovery: float = 0.0
+    ) -> TwoSamples:
         """Begin."""
         n = n_a + n_b
-        start = _Walk(at_rates=tuple((0, 0, -np.inf) for _ in rates))
+        start = _Walk(at_rates=(_NONE,) * len(rates))
+        begun = cls(n_a, n_b, tuple(rates), window, walk=start, discovery=discovery)
         if n <= window:
-            return cls(n_a, n_b, tuple(rates), window, ends=(np.inf,), walk=start)
-        ranks = list(range(window - 1, n - 1, window))
-        return cls(n_a, n_b, tuple(rates), window, Selection.at(ranks), walk=start)
+            return replace(begun, ends=(np.inf,))
+        return replace(begun, cuts=Selection.at(list(range(window - 1, n - 1, window))))
 
     def chunk(self, a: NDArray[np.float64], b: NDArray[np.float64]) -> Partial:
         """What some values of each sample say; either may be empty."""
@@ -152,6 +163,7 @@ class TwoSamples:
             w.area + self._area(values, gaps),
             float(values[-1]),
             tuple(self._rate(r, old, values, a, b) for r, old in zip(self.rates, w.at_rates, strict=True)),
+            self._listed(values, a, b),
         )
 
     def _area(self, values: NDArray[np.float64], gaps: Sequence[int]) -> float:
@@ -161,7 +173,7 @@ class TwoSamples:
         heights = np.abs(np.array([before, *gaps[:-1]], float)) / whole
         with np.errstate(invalid="ignore"):
             steps = np.diff(np.append(w.last if w.a + w.b else values[0], values))
-        return float(np.sum(np.where(heights > 0, heights * steps, 0.0)))
+            return float(np.sum(np.where(heights > 0, heights * steps, 0.0)))
 
     def _rate(
         self,
@@ -173,6 +185,16 @@ class TwoSamples:
     ) -> tuple[int, int, float]:
         allowed = int(np.searchsorted(b, int(Fraction(rate) * self.n_b), side="right"))
         return (int(a[allowed - 1]), int(b[allowed - 1]), float(values[allowed - 1])) if allowed else old
+
+    def _listed(
+        self, values: NDArray[np.float64], a: NDArray[np.int64], b: NDArray[np.int64]
+    ) -> tuple[int, int, float]:
+        """Benjamini and Hochberg: the last value whose conformal p-value is at most discovery x rank / n_a."""
+        passing = np.flatnonzero((1 + b) * float(self.n_a) <= self.discovery * a * float(self.n_b + 1))
+        if not len(passing):
+            return self.walk.listed
+        last = passing[-1]
+        return int(a[last]), int(b[last]), float(values[last])
 
     def _finished(self, w: _Walk) -> Comparison:
         n_a, n_b = self.n_a, self.n_b
@@ -190,7 +212,7 @@ class TwoSamples:
             variance = float(spread_a / n_a + spread_b / n_b)
         above, below = w.above / pairs, w.below / pairs
         rates = dict(zip(self.rates, w.at_rates, strict=True))
-        return Comparison(n_a, n_b, float(theta), variance, max(above, below), above, below, w.area, rates)
+        return Comparison(n_a, n_b, float(theta), variance, max(above, below), above, below, w.area, rates, w.listed)
 
 
 def counted(a: NDArray[np.float64], b: NDArray[np.float64]) -> Counted:

@@ -1,0 +1,1 @@
+"""What the verdicts are worth: false alarms where nothing leaks, and power where something does."""
