@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+from daskpriv.adversary import with_adversary
 from daskpriv.engine.executor import Executor
-from daskpriv.engine.plan import check_memory
+from daskpriv.engine.plan import check_memory, longest_list
 from daskpriv.engine.run import Engine
 from daskpriv.engine.searches import Found
 from daskpriv.errors import InputError, PlanError
@@ -156,12 +157,13 @@ def evaluate(
         raise InputError("progress: give a function that takes one event.")
     if internal and output is None:
         raise InputError("internal: give an output directory for the per-record file.")
-    tables = open_tables(train, holdout, synthetic)
+    tables = with_adversary(open_tables(train, holdout, synthetic), wanted)
     listener = progress or silent
     folder = None if output is None else os.fspath(output)
     with executor_for(client, listener) as executor, place_for(store, folder, executor) as place:
-        engine = engine_for(executor, tables, block_rows, listener)
-        real = tuple(t for t in tables if t != SYNTHETIC)
+        asked = [r for m in wanted for r in m.needs(Facts({n: t.rows for n, t in tables.items()}, 1, seed))]
+        engine = engine_for(executor, tables, block_rows, listener, longest_list(asked))
+        real = tuple(t for t in tables if t in (TRAIN, HOLDOUT))
         surveyed = survey(engine, tables, narrowed, real, chosen.bucketed, chosen.drops_ids)
         engine.same = _same_tables(surveyed, chosen)
         under_way = _begin(engine, place, surveyed, chosen, command)
@@ -247,7 +249,7 @@ def _fits(engine: Engine, surveyed: Surveyed, block_rows: int) -> bool:
     executor, rows = engine.executor, max(t.rows for t in surveyed.tables.values())
     cut = engine.layout.with_blocks(block_rows)
     try:
-        check_memory(cut, rows, surveyed.encoding.row_bytes, 2, executor.memory_per_slot, executor.threads)
+        check_memory(cut, rows, surveyed.encoding.row_bytes, cut.neighbours, executor.memory_per_slot, executor.threads)
     except PlanError:
         return False
     return True

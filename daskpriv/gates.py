@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN
+from daskpriv.metrics._clearbox_mi import ADVERSARY
 from daskpriv.policy import Policy
 from daskpriv.prepare import Surveyed
 from daskpriv.protocol import Result, Verdict
@@ -99,7 +100,7 @@ def _holdout(surveyed: Surveyed) -> Gate:
 
 def _sizes(surveyed: Surveyed, policy: Policy) -> Gate:
     least = int(policy.gates["rows"])
-    small = [f"{n} ({t.rows} rows)" for n, t in surveyed.tables.items() if t.rows < least]
+    small = [f"{n} ({t.rows} rows)" for n, t in surveyed.tables.items() if n != ADVERSARY and t.rows < least]
     told = f"too small for firm verdicts: {', '.join(small)}." if small else f"every table has at least {least} rows."
     return Gate("sizes", not small, told)
 

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from daskpriv.engine.cache import PROGRAM, budget
-from daskpriv.engine.plan import Layout, check_memory, index_row_bytes, layout, search_units, task_seconds, unit_bytes
+from daskpriv.engine.plan import (
+    Layout,
+    check_memory,
+    index_row_bytes,
+    layout,
+    longest_list,
+    search_units,
+    task_seconds,
+    unit_bytes,
+)
 from daskpriv.evidence import CloserCounts, Credits, Facts, Neighbours, Role
 from daskpriv.tables.reconcile import draft
 from daskpriv.tables.table import Table
@@ -85,12 +94,13 @@ def plan_run(
     rows = {name: t.rows for name, t in tables.items()}
     slots = workers * threads
     per_slot = None if memory is None else budget(memory) // threads
-    cut = layout(rows, slots, block_rows, columns, per_slot, threads)
-    check_memory(cut, max(rows.values()), 8 * columns + 8, 2, per_slot, threads)
     needs = [r for m in metrics for r in m.needs(Facts(rows, columns))]
+    k = longest_list(needs)
+    cut = layout(rows, slots, block_rows, columns, per_slot, threads, k)
+    check_memory(cut, max(rows.values()), 8 * columns + 8, k, per_slot, threads)
     searches = tuple(_search(pair, rows, cut, slots, columns) for pair in _directions(needs))
     extra = _read_seconds(rows, columns, needs, workers)
-    unit = max((unit_bytes(cut, rows[q], rows[r], 8 * columns + 8, 2) for q, r in _directions(needs)), default=0)
+    unit = max((unit_bytes(cut, rows[q], rows[r], 8 * columns + 8, k) for q, r in _directions(needs)), default=0)
     shared = max((min(cut.group_rows, s.reference_rows) for s in searches), default=0) * index_row_bytes(columns)
     low, high = (extra / slots + sum(s.seconds[i] for s in searches) / slots for i in (0, 1))
     described = {n: (t.rows, len(t.schema), len(t.files), sum(f.size for f in t.files)) for n, t in tables.items()}

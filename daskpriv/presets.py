@@ -32,7 +32,7 @@ class Preset:
     bucketed: bool = False
     drops_ids: bool = True
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    metrics: tuple[str, ...] = ("dcr", "clones", "dcr_share")
+    metrics: tuple[str, ...] = ("dcr", "clones", "dcr_share", "membership_inference", "exposure")
     warnings: tuple[str, ...] = ()
 
 
@@ -61,9 +61,10 @@ PRESETS = {
             drops_ids=False,
             options={
                 "dcr_share": {"ties": "strict", "clearbox": True},
+                "membership_inference": {"attacks": ("distance",), "clearbox": True},
                 "dcr": {"zero_bar": True, "bins": 20, "directions": _DIRECTIONS},
             },
-            metrics=("dcr", "dcr_share"),
+            metrics=("dcr", "dcr_share", "membership_inference"),
             warnings=(
                 "preset clearbox: ranges are taken anew for every pair of tables, so distances to train "
                 "and to holdout are "

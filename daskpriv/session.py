@@ -37,14 +37,18 @@ def executor_for(client: Any = None, listener: Listener = silent) -> Iterator[Ex
 
 
 def engine_for(
-    executor: Executor, tables: Mapping[str, Table], block_rows: Any = None, listener: Listener = silent
+    executor: Executor,
+    tables: Mapping[str, Table],
+    block_rows: Any = None,
+    listener: Listener = silent,
+    neighbours: int = 2,
 ) -> Engine:
-    """An engine whose layout fits these tables; `block_rows` is the caller's wish, if any."""
+    """An engine whose layout fits these tables and so many neighbours; `block_rows` is the caller's wish, if any."""
     asked = None if block_rows is None else whole(block_rows, "block_rows")
     columns = max(len(table.schema.names) for table in tables.values())
     rows = {name: table.rows for name, table in tables.items()}
-    cut = layout(rows, executor.slots, asked, columns, executor.memory_per_slot, executor.threads)
-    check_memory(cut, max(rows.values()), 8 * columns + 8, 2, executor.memory_per_slot, executor.threads)
+    cut = layout(rows, executor.slots, asked, columns, executor.memory_per_slot, executor.threads, neighbours)
+    check_memory(cut, max(rows.values()), 8 * columns + 8, neighbours, executor.memory_per_slot, executor.threads)
     return Engine(executor, cut, listener)
 
 

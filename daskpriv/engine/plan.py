@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from daskpriv.errors import PlanError
-from daskpriv.evidence import Role
+from daskpriv.evidence import Neighbours, Role
 
 SMALLEST, LARGEST = 1024, 65_536
 _MOST_TASKS = 50_000
@@ -20,10 +21,14 @@ _INDEX_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Rows per block, and how many reference rows the indexes that one search task holds may stand for."""
+    """Rows per block, and how many reference rows the indexes that one search task holds may stand for.
+
+    `neighbours` is the length of the longest list that a query row carries.
+    """
 
     block_rows: int
     group_rows: int
+    neighbours: int = 2
 
     def __post_init__(self) -> None:
         if self.block_rows < 1 or self.group_rows < 1:
@@ -49,6 +54,7 @@ def layout(
     columns: int = 0,
     memory_per_slot: int | None = None,
     threads: int = 1,
+    neighbours: int = 2,
 ) -> Layout:
     """Cut tables of these sizes, of at most so many columns, for `slots` concurrent tasks.
 
@@ -66,8 +72,8 @@ def layout(
         block_rows = max(block_rows, -(-most * rounds // _MOST_TASKS))
         if memory_per_slot is not None:
             room = int(memory_per_slot * (0.9 - _INDEX_SHARE))
-            block_rows = min(block_rows, max(room // _query_row_bytes(8 * columns + 8, 2), SMALLEST))
-    return Layout(block_rows, group_rows)
+            block_rows = min(block_rows, max(room // _query_row_bytes(8 * columns + 8, neighbours), SMALLEST))
+    return Layout(block_rows, group_rows, neighbours)
 
 
 def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
@@ -83,6 +89,11 @@ def groups(sizes: Sequence[int], layout: Layout) -> list[list[int]]:
         out[-1].append(place)
         held += size
     return out
+
+
+def longest_list(needs: Iterable[Any]) -> int:
+    """The most neighbours per row that any request asks for, 2 at least."""
+    return max((r.k for r in needs if isinstance(r, Neighbours)), default=2)
 
 
 def task_seconds(rows: int, seconds_per_row: float, slots: int) -> float:

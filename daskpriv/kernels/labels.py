@@ -64,23 +64,19 @@ def window(key, n, low, high, room):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def cell_sums(keys, thresholds, rows, cells, weights, out):  # type: ignore[no-untyped-def]
-    """Add to out[draw, cell] the weight of every row drawn into the first table; several cells per row, -1 is none.
+def cell_sums(keys, thresholds, rows, weights, starts, cells, out):  # type: ignore[no-untyped-def]
+    """Add to out[draw, cell] the weight of every row drawn into the first table.
 
-    keys, thresholds uint64 (b,); rows int64 (n,); cells int64 (n, c); weights int64 (n,); out int64 (b, cells).
+    keys, thresholds uint64 (b,); rows, weights int64 (n,), sorted by cell; starts int64 (c + 1,) and cells int64 (c,):
+    the rows [starts[j], starts[j + 1]) belong to cells[j]; out int64 (b, cells).
     """
-    chosen = np.empty(_AT_ONCE, np.uint8)
     for b in range(len(keys)):
         key, threshold = keys[b], thresholds[b]
-        for start in range(0, len(rows), _AT_ONCE):
-            stop = min(len(rows), start + _AT_ONCE)
-            for i in range(start, stop):
-                chosen[i - start] = hash_of(key, rows[i]) < threshold
-            for i in range(start, stop):
-                if chosen[i - start]:
-                    for c in range(cells.shape[1]):
-                        if cells[i, c] >= 0:
-                            out[b, cells[i, c]] += weights[i]
+        for j in range(len(cells)):
+            total = np.int64(0)
+            for i in range(starts[j], starts[j + 1]):  # compiled to vectors
+                total += weights[i] * np.int64(hash_of(key, rows[i]) < threshold)
+            out[b, cells[j]] += total
 
 
 @compiled
@@ -124,32 +120,45 @@ def sided_ratios(keys, thresholds, rows, values, edges, both_zero, first, second
     0/0 counts as `both_zero`; a row with fewer than two neighbours on a side falls into the last cell.
     """
     n, k = rows.shape
-    for b in range(len(keys)):
-        key, threshold = keys[b], thresholds[b]
-        for i in range(n):
-            a1, a2, o1, o2 = -1.0, -1.0, -1.0, -1.0
-            for j in range(k):
-                if rows[i, j] < 0:
-                    break
-                if hash_of(key, rows[i, j]) < threshold:
-                    if a1 < 0:
-                        a1 = values[i, j]
-                    elif a2 < 0:
-                        a2 = values[i, j]
-                elif o1 < 0:
-                    o1 = values[i, j]
-                elif o2 < 0:
-                    o2 = values[i, j]
-                if a2 >= 0 and o2 >= 0:
-                    break
-            first[b, _ratio_cell(a1, a2, edges, both_zero)] += 1
-            second[b, _ratio_cell(o1, o2, edges, both_zero)] += 1
+    some = max(1, min(n, (1 << 18) // (k * k)))  # rows whose cells stay in a fast cache
+    known = np.empty((some, k, k), np.int16)
+    last = len(edges) + 1
+    for start in range(0, n, some):
+        known[:] = -1
+        for b in range(len(keys)):
+            key, threshold = keys[b], thresholds[b]
+            for i in range(start, min(n, start + some)):
+                a1, a2, o1, o2 = -1, -1, -1, -1
+                for j in range(k):
+                    if rows[i, j] < 0:
+                        break
+                    if hash_of(key, rows[i, j]) < threshold:
+                        if a1 < 0:
+                            a1 = j
+                        elif a2 < 0:
+                            a2 = j
+                    elif o1 < 0:
+                        o1 = j
+                    elif o2 < 0:
+                        o2 = j
+                    if a2 >= 0 and o2 >= 0:
+                        break
+                if a2 < 0:
+                    first[b, last] += 1
+                else:
+                    if known[i - start, a1, a2] < 0:
+                        known[i - start, a1, a2] = _ratio_cell(values[i, a1], values[i, a2], edges, both_zero)
+                    first[b, known[i - start, a1, a2]] += 1
+                if o2 < 0:
+                    second[b, last] += 1
+                else:
+                    if known[i - start, o1, o2] < 0:
+                        known[i - start, o1, o2] = _ratio_cell(values[i, o1], values[i, o2], edges, both_zero)
+                    second[b, known[i - start, o1, o2]] += 1
 
 
 @inlined
 def _ratio_cell(near, far, edges, both_zero):  # type: ignore[no-untyped-def]
-    if far < 0:
-        return len(edges) + 1
     ratio = both_zero if far == 0 else near / far
     return np.searchsorted(edges, ratio)
 

@@ -9,22 +9,31 @@ from daskpriv.errors import InputError
 from daskpriv.metrics.base import Metric, Result, Verdict
 from daskpriv.metrics.clones import Clones
 from daskpriv.metrics.dcr import Dcr
+from daskpriv.metrics.dcr_overlap import DcrOverlap
 from daskpriv.metrics.dcr_share import DcrShare
 from daskpriv.metrics.exposure import Exposure
+from daskpriv.metrics.membership_inference import MembershipInference
 from daskpriv.metrics.neighbour_scores import NeighbourScores
+from daskpriv.metrics.nndr import Nndr
 from daskpriv.metrics.privacy_score import PrivacyScore
 from daskpriv.metrics.split_check import SplitCheck
 
-METRICS: dict[str, type[Any]] = {m.name: m for m in (Dcr, Clones, DcrShare, Exposure, PrivacyScore, NeighbourScores)}
+METRICS: dict[str, type[Any]] = {
+    m.name: m
+    for m in (Dcr, Clones, DcrShare, DcrOverlap, Nndr, MembershipInference, Exposure, PrivacyScore, NeighbourScores)
+}
 
 __all__ = [
     "METRICS",
     "Clones",
     "Dcr",
+    "DcrOverlap",
     "DcrShare",
     "Exposure",
+    "MembershipInference",
     "Metric",
     "NeighbourScores",
+    "Nndr",
     "PrivacyScore",
     "Result",
     "SplitCheck",

@@ -51,11 +51,13 @@ class Labels:
         `cells` is (n,) or (n, c): a row may be counted in several cells, and in none (-1).
         """
         out = np.zeros((self.draws, n_cells), np.int64)
-        if not len(rows):
-            return out
-        held = np.ascontiguousarray(cells.reshape(len(rows), -1), np.int64)
-        given = np.ones(len(rows), np.int64) if weights is None else np.ascontiguousarray(weights, np.int64)
-        kernel.cell_sums(self.keys, self.thresholds, np.ascontiguousarray(rows, np.int64), held, given, out)
+        given = np.ones(len(rows), np.int64) if weights is None else np.asarray(weights, np.int64)
+        for held in cells.reshape(len(rows), -1).T if len(rows) else ():
+            order = np.argsort(held, kind="stable")
+            order = order[np.searchsorted(held[order], 0) :]
+            found, starts = np.unique(held[order], return_index=True)
+            sorts = (np.asarray(rows, np.int64)[order], given[order], np.append(starts, len(order)), found)
+            kernel.cell_sums(self.keys, self.thresholds, *(np.ascontiguousarray(x, np.int64) for x in sorts), out)
         return out
 
     def agreements(

@@ -144,7 +144,7 @@ class TwoSamples:
 
     def _walked(self, window: Counted) -> _Walk:
         values, count_a, count_b = window
-        if not len(values):
+        if not len(values) or not self.n_a * self.n_b:
             return self.walk
         w = self.walk
         a, b = w.a + np.cumsum(count_a), w.b + np.cumsum(count_b)
@@ -198,12 +198,12 @@ class TwoSamples:
 
     def _finished(self, w: _Walk) -> Comparison:
         n_a, n_b = self.n_a, self.n_b
-        if (w.a, w.b) != (n_a, n_b):
-            raise ValueError(f"expected {n_a} and {n_b} values, got {w.a} and {w.b}")
         pairs = n_a * n_b
         if not pairs:
             nan = float("nan")
             return Comparison(n_a, n_b, nan, nan, nan, nan, nan, nan, {})
+        if (w.a, w.b) != (n_a, n_b):
+            raise ValueError(f"expected {n_a} and {n_b} values, got {w.a} and {w.b}")
         theta = Fraction(w.wins, 2 * pairs)
         variance = float("nan")
         if n_a > 1 and n_b > 1:
