@@ -4,7 +4,8 @@ The house, top to bottom; a module imports only from rows below its own:
 
     cli                                    the front door
     evaluate  neighbours                   two stories
-    prepare  gates  records  session       their chapters
+    gates  judgement  policy  records      from numbers to verdicts
+    prepare  session  splitting            their chapters
     report                                 JSON first, HTML from the JSON alone
     metrics        engine                  siblings: one asks, the other answers
     stats          space                   intervals and exact sums | what a distance means
@@ -19,6 +20,7 @@ from daskpriv.errors import DaskprivError, InputError, PlanError, RunError
 from daskpriv.evaluate import evaluate
 from daskpriv.neighbours import NearestNeighbours, nearest_neighbours
 from daskpriv.report.model import Report
+from daskpriv.splitting import Split, split
 from daskpriv.tables.schema import Column, Schema
 from daskpriv.tables.types import Kind
 from daskpriv.version import __version__
@@ -33,7 +35,9 @@ __all__ = [
     "Report",
     "RunError",
     "Schema",
+    "Split",
     "__version__",
     "evaluate",
     "nearest_neighbours",
+    "split",
 ]

@@ -38,6 +38,7 @@ from daskpriv.report.rules import parse_rules
 from daskpriv.runs import Place, Run, name_of, place_for
 from daskpriv.session import engine_for, executor_for, open_any, whole
 from daskpriv.space.gower import Missing, RangeFrom
+from daskpriv.splitting import Split, read_split
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.sinks import join
 from daskpriv.tables.table import Table
@@ -71,6 +72,7 @@ def evaluate(
     progress: Listener | None = None,
     command: Sequence[str] = (),
     policy: Policy | str | os.PathLike[str] | None = None,
+    split: str | os.PathLike[str] | None = None,
 ) -> Report:
     """Measure how much a synthetic table gives away about the table it was made from.
 
@@ -106,7 +108,7 @@ def evaluate(
     output : directory, optional
         Where to write report.json and report.html.
     internal : bool
-        Also write internal/records.parquet: distances and neighbour ids of every synthetic row.
+        Also write internal/records.parquet and internal/real_rows.parquet: distances and ids of every row.
     fail_on : sequence of str
         Rules (see `daskpriv.report.rules`) whose outcome the report carries; `report.passed` sums them up.
     block_rows : int, optional
@@ -117,6 +119,9 @@ def evaluate(
         The command line that started this run; `daskpriv runs resume` repeats it.
     policy : Policy or path to its YAML, optional
         Levels, margins, thresholds of gates and rules (daskpriv/policy.yaml); what it leaves out stays as it is.
+
+    split : path of split.json, optional
+        How `daskpriv split` made train and holdout; with fair coins, `exposure` bounds epsilon from below.
 
     Returns
     -------
@@ -140,7 +145,8 @@ def evaluate(
     started, clock = datetime.now(UTC), time.perf_counter()
     chosen = _options(preset_named(preset), missing, range_from)
     held = policy_of(policy)
-    wanted = _metrics(metrics, chosen, held)
+    coins = None if split is None else read_split(split)
+    wanted = _metrics(metrics, _with_coins(chosen, coins), held)
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
     narrowed = Columns(described, columns, exclude, weights)
     for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets)):
@@ -158,6 +164,7 @@ def evaluate(
     if internal and output is None:
         raise InputError("internal: give an output directory for the per-record file.")
     tables = with_adversary(open_tables(train, holdout, synthetic), wanted)
+    _check_split(coins, tables)
     listener = progress or silent
     folder = None if output is None else os.fspath(output)
     with executor_for(client, listener) as executor, place_for(store, folder, executor) as place:
@@ -172,7 +179,7 @@ def evaluate(
         results, passed, found = _measured(engine, surveyed, prepared, chosen, wanted, facts, held)
         beside = _beside(engine, surveyed, chosen, facts, real)
         if internal and folder is not None:
-            write_records(join(folder, "internal", "records.parquet"), engine.store, found)
+            write_records(join(folder, "internal"), engine.store, found, results)
         run = _costs(engine, executor, started, time.perf_counter() - clock)
         judged = adjusted(results)
         report = Report(
@@ -298,6 +305,23 @@ def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset, policy: Poli
     if twice is not None:
         raise InputError(f"metrics: {twice!r} is given twice; run them one at a time.")
     return out
+
+
+def _with_coins(chosen: Preset, coins: Split | None) -> Preset:
+    if coins is None or not coins.randomised:
+        return chosen
+    return replace(chosen, options={**chosen.options, "exposure": {"randomised": True}})
+
+
+def _check_split(coins: Split | None, tables: Mapping[str, Table]) -> None:
+    if coins is not None and [tables[n].rows if n in tables else None for n in (TRAIN, HOLDOUT)] != [
+        coins.train,
+        coins.holdout,
+    ]:
+        raise InputError(
+            f"split: it made {coins.train} rows of train and {coins.holdout} of holdout, other tables were given; give "
+            "the split.json that lies beside them."
+        )
 
 
 def _with_margin(name: str, policy: Policy) -> dict[str, float]:

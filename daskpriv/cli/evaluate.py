@@ -88,7 +88,8 @@ def what_to_compare(command: Any) -> Any:
     help="Exit 1 if so: leak, inconclusive, gate, warning, dcr_share>0.55 ...",
 )
 @click.option("--policy", help="Levels, margins, thresholds and rules as YAML (daskpriv/policy.yaml).")
-@click.option("--internal", is_flag=True, help="Also write internal/records.parquet: distances of every synthetic row.")
+@click.option("--split", help="split.json of `daskpriv split`: how train and holdout were made.")
+@click.option("--internal", is_flag=True, help="Also write internal/*.parquet: distances and ids of every row.")
 @click.option(
     "--store",
     help="Directory or URL that keeps what is finished, so that a run that died goes on.  [default: in the output]",
@@ -117,6 +118,7 @@ def evaluate_command(ctx: click.Context, /, **options: Any) -> None:
             internal=options["internal"],
             fail_on=options["fail_on"],
             policy=options["policy"],
+            split=options["split"],
             progress=listener,
             command=_typed(ctx),
         )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
 from daskpriv.metrics.base import Answers, LabelTest, Result, judge_test
+from daskpriv.stats.epsilon import best_bound
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.labels import Labels, labels
 from daskpriv.stats.multiple import westfall_young
@@ -30,6 +31,7 @@ _K = 5
 _RADII = (1 / 300, 1 / 100, 1 / 30)
 _GROUPS = {"class": (0.5, 0.9, 0.98), "decile": tuple(i / 10 for i in range(1, 10))}
 _SCORES = ("distance", "relative")
+_GUESSES = (10, 30, 100, 300, 1_000, 10_000, 100_000)
 _TOPS = (0.001, 0.005)
 _REAL = (TRAIN, HOLDOUT)
 
@@ -62,10 +64,13 @@ class Exposure:
     ----------
     discovery : float
         False discovery rate of the exposure list.
+    randomised : bool
+        Every real row was put into train by a fair coin of its own (`daskpriv split`): bound epsilon from below.
     """
 
     name: ClassVar[str] = "exposure"
     discovery: float = 0.1
+    randomised: bool = False
 
     def needs(self, facts: Facts) -> Sequence[Neighbours]:
         if not facts.has(HOLDOUT):
@@ -139,6 +144,7 @@ class Exposure:
             "within": _within(state),
             "by_isolation": _by_isolation(state),
             "auc_relative": state.listing.theta,
+            "epsilon": _epsilon(state) if self.randomised else None,
         }
         # One p-value for the metric: the chance that the smallest of its tests is so small, from the joint draws.
         adjusted = _joint(tests)[smallest]
@@ -293,6 +299,16 @@ def _by_isolation(state: _State) -> list[dict[str, Any]]:
         n_train, n = int(some.train.sum()), int(some.both.sum())
         out.append({"n_train": n_train, "n_holdout": n - n_train, "auc": test.observed, "p_value": test.p_value})
     return out
+
+
+def _epsilon(state: _State) -> dict[str, Any]:
+    """Guess "in train" for the real rows that stand out most; how many is tried in steps, all paid for."""
+    found = _counted(state)["relative"].of(slice(None))
+    correct, guesses = np.cumsum(found.train), np.cumsum(found.both)
+    cells = np.unique(np.searchsorted(guesses, [g for g in _GUESSES if g <= guesses[-1]]))
+    error = 1 - state.facts.level
+    bound, right, made = best_bound([(int(correct[c]), int(guesses[c])) for c in cells if guesses[c]], error)
+    return {"lower_bound": bound, "correct": right, "guesses": made, "level": state.facts.level}
 
 
 def _joint(tests: Sequence[LabelTest]) -> dict[str, float]:

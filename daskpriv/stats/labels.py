@@ -16,6 +16,7 @@ from daskpriv.kernels import labels as kernel
 
 DRAWS = 1999
 _KEYS = np.uint64(0x5DEECE66D1CE4E5B)
+_COIN = 0x5B117  # keeps the coins of splits apart from the draws of tests
 _WIDTH = 8.0  # standard deviations of a binomial count: missed once in 1e15 draws, and then computed again, wider
 
 
@@ -125,3 +126,14 @@ def _threshold(key: np.uint64, n: int, wanted: int) -> np.uint64:
         if 0 <= rank < held:
             return np.uint64(np.partition(inside[:held], rank)[rank])
         width *= 4
+
+
+def below(seed: int, numbers: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """A coin of its own for each number, true with probability `share`; bool (n,).
+
+    >>> bool(below(1, np.arange(1000), 0.5).sum() in range(450, 550))
+    True
+    """
+    key = kernel.hashes(np.uint64(seed), np.array([_COIN], np.int64))[0]
+    found: NDArray[np.bool_] = kernel.hashes(key, np.ascontiguousarray(numbers, np.int64)) < np.uint64(share * 2.0**64)
+    return found

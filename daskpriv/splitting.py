@@ -1,0 +1,173 @@
+"""Cut real rows into train and holdout at random, before anybody trains a generator: what every label test needs.
+
+A row goes to the holdout when a hash of (seed, subject) lies below the share asked for: independent of all other
+rows, of the order of files and of how the work is cut. All rows of a subject go to the same side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from daskpriv.errors import InputError
+from daskpriv.evidence import HOLDOUT, TRAIN
+from daskpriv.report.model import check_writable, write_atomically
+from daskpriv.session import open_any, whole
+from daskpriv.stats.labels import below
+from daskpriv.tables.sinks import get, join, put
+from daskpriv.tables.table import Part
+
+_FORMAT = 1
+_ROWS = 500_000
+
+
+@dataclass(frozen=True)
+class Split:
+    """How real rows were cut; what split.json holds. The seed is a secret: who knows it knows who is in train.
+
+    Attributes
+    ----------
+    holdout_share : float
+    subject_key : str or None
+        The column that says whose row it is; None cuts row by row.
+    train, holdout : int
+        Rows.
+    subjects : int or None
+        Distinct subjects, None without a key.
+    """
+
+    holdout_share: float
+    subject_key: str | None
+    train: int
+    holdout: int
+    subjects: int | None = None
+
+    @property
+    def randomised(self) -> bool:
+        """True when each row was included by a fair coin of its own: what a bound on epsilon needs."""
+        return self.holdout_share == 0.5 and self.subject_key is None
+
+
+def split(
+    table: Any,
+    output: str | os.PathLike[str],
+    *,
+    holdout_share: float = 0.5,
+    subject_key: str | None = None,
+    seed: int | None = None,
+) -> Split:
+    """Write train/, holdout/ and split.json below `output`.
+
+    Parameters
+    ----------
+    table : path, URL, glob, list of them, or a frame
+        The real rows.
+    output : directory or URL
+    holdout_share : float
+        Between 0 and 1; each subject goes to the holdout with this probability.
+    subject_key : str, optional
+        All rows with the same value in this column stay together; missing values are refused.
+    seed : int, optional
+        The default is drawn from the operating system and never written down.
+
+    Raises
+    ------
+    InputError
+        When the key is no column or has missing values, or when one side would be empty.
+
+    Examples
+    --------
+    >>> import pandas as pd, tempfile
+    >>> made = split(pd.DataFrame({"age": range(100)}), tempfile.mkdtemp(), seed=1)
+    >>> made.train + made.holdout
+    100
+    """
+    if isinstance(holdout_share, bool) or not isinstance(holdout_share, (int, float)) or not 0 < holdout_share < 1:
+        raise InputError("holdout share must be a number between 0 and 1.")
+    secret = int.from_bytes(os.urandom(8), "little") if seed is None else whole(seed, "seed", least=0)
+    opened = open_any(table, "table")
+    if subject_key is not None and subject_key not in opened.schema.names:
+        raise InputError(f"table: has no column {subject_key!r}; name the column that says whose row it is.")
+    folder = os.fspath(output)
+    check_writable(folder)
+    rows = {TRAIN: 0, HOLDOUT: 0}
+    subjects: set[bytes] = set()
+    for place, part in enumerate(opened.parts(_ROWS)):
+        whole_part = part.read(opened.schema.names)
+        for side, some in _sides(whole_part, part, subject_key, secret, float(holdout_share), subjects):
+            rows[side] += some.num_rows
+            if some.num_rows:
+                put(join(folder, side, f"part-{place:05d}.parquet"), _parquet(some), private=True)
+    for side, count in rows.items():
+        if not count:
+            raise InputError(
+                f"table: {opened.rows} rows are too few for a holdout share of {holdout_share}: no {side}."
+            )
+    made = Split(
+        float(holdout_share),
+        subject_key,
+        rows[TRAIN],
+        rows[HOLDOUT],
+        len(subjects) if subject_key is not None else None,
+    )
+    write_atomically(
+        join(folder, "split.json"), json.dumps({"daskpriv_split": _FORMAT, **asdict(made)}, indent=1) + "\n"
+    )
+    return made
+
+
+def read_split(path: str | os.PathLike[str]) -> Split:
+    """What split.json says."""
+    try:
+        held = json.loads(get(os.fspath(path)).decode("utf-8"))
+        if held.pop("daskpriv_split") != _FORMAT:
+            raise ValueError
+        made = Split(**held)
+        if not all(isinstance(n, int) for n in (made.train, made.holdout)) or not 0 < float(made.holdout_share) < 1:
+            raise ValueError
+    except Exception:
+        raise InputError(
+            "split: not a split.json of `daskpriv split`; give the file beside train/ and holdout/."
+        ) from None
+    return made
+
+
+def _sides(
+    rows: pa.Table, part: Part, key: str | None, seed: int, share: float, subjects: set[bytes]
+) -> Iterator[tuple[str, pa.Table]]:
+    if key is None:
+        numbers = np.arange(part.first_row, part.first_row + part.rows, dtype=np.int64)
+    else:
+        numbers = _subjects(rows.column(key), key, subjects)
+    held_out = below(seed, numbers, share)
+    for side, chosen in ((TRAIN, ~held_out), (HOLDOUT, held_out)):
+        yield side, rows.filter(pa.array(chosen))
+
+
+def _subjects(column: pa.ChunkedArray, key: str, seen: set[bytes]) -> NDArray[np.int64]:
+    """64 bits that name each row's subject, whatever type or file the value comes from; int64 (n,)."""
+    if column.null_count:
+        raise InputError(f"table: column {key!r} has {column.null_count} missing values; fill them or drop those rows.")
+    encoded = column.combine_chunks().dictionary_encode()
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    digests = [hashlib.blake2b(str(v).encode(), digest_size=8).digest() for v in encoded.dictionary.to_pylist()]
+    seen.update(digests)
+    numbers = np.frombuffer(b"".join(digests), np.int64)
+    out: NDArray[np.int64] = numbers[np.asarray(encoded.indices)]
+    return out
+
+
+def _parquet(rows: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(rows, out, compression="zstd")
+    return out.getvalue()

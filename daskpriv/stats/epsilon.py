@@ -1,0 +1,32 @@
+"""How small the epsilon of a generator can be, given guesses of who was in its training table.
+
+If every record was included by a fair coin and the generator is epsilon-differentially private, each guess is right
+with probability at most e^eps / (1 + e^eps), whatever the guesses before it. Source: Steinke, Nasr & Jagielski (2023).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from scipy import special
+
+
+def epsilon_lower_bound(correct: int, guesses: int, error: float = 0.05) -> float:
+    """A bound that exceeds the true epsilon with probability `error` at most; 0 when nothing was learnt.
+
+    The logit of the one-sided Clopper-Pearson bound on the share of correct guesses.
+
+    >>> round(epsilon_lower_bound(25, 25), 2), round(epsilon_lower_bound(100, 100), 2)
+    (2.06, 3.49)
+    """
+    if not guesses or not correct:
+        return 0.0
+    low = float(special.betaincinv(correct, guesses - correct + 1, error))
+    return max(0.0, math.log(low / (1 - low))) if low < 1 else math.inf
+
+
+def best_bound(guesses: Sequence[tuple[int, int]], error: float = 0.05) -> tuple[float, int, int]:
+    """The largest bound over several (correct, guesses), each at its share of `error`; (bound, correct, guesses)."""
+    made = [(epsilon_lower_bound(c, n, error / len(guesses)), c, n) for c, n in guesses]
+    return max(made, default=(0.0, 0, 0))
