@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import platform
-import resource
-import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 from daskpriv.adversary import with_adversary
-from daskpriv.engine.executor import Executor
+from daskpriv.choices import check_seed, check_split, chosen_metrics, options_of, with_coins
 from daskpriv.engine.plan import check_memory, longest_list
 from daskpriv.engine.run import Engine
-from daskpriv.engine.searches import Found
 from daskpriv.errors import InputError, PlanError
 from daskpriv.events import Listener, RunNamed, silent
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
-from daskpriv.gates import Gate, gates, interpretable
 from daskpriv.judgement import adjusted
-from daskpriv.kernels.gower import NUMBERS
-from daskpriv.metrics import METRICS, DcrShare, Metric, SplitCheck, metric_class
+from daskpriv.measuring import beside_preset, measured, prepared_for, same_table_warning, same_tables
+from daskpriv.metrics import Metric
 from daskpriv.policy import Policy, policy_of
-from daskpriv.prepare import Columns, Prepared, Surveyed, bucketed, encode, spaces_for, survey
-from daskpriv.presets import DEFAULT, Preset
+from daskpriv.prepare import Columns, Surveyed, survey
+from daskpriv.presets import Preset
 from daskpriv.presets import preset as preset_named
-from daskpriv.protocol import Result
+from daskpriv.provenance import costs_of, inputs_of, settings_of, space_of
 from daskpriv.records import write_records
 from daskpriv.report.model import Report, check_writable, write_atomically
 from daskpriv.report.rules import parse_rules
 from daskpriv.runs import Place, Run, name_of, place_for
-from daskpriv.session import engine_for, executor_for, open_any, whole
-from daskpriv.space.gower import Missing, RangeFrom
-from daskpriv.splitting import Split, read_split
+from daskpriv.session import engine_for, executor_for, open_any
+from daskpriv.splitting import read_split
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.sinks import join
 from daskpriv.tables.table import Table
 from daskpriv.version import __version__
-
-_PACKAGES = ("dask", "distributed", "numba", "numpy", "pandas", "pyarrow", "scipy")
 
 
 def evaluate(
@@ -143,10 +132,10 @@ def evaluate(
     10
     """
     started, clock = datetime.now(UTC), time.perf_counter()
-    chosen = _options(preset_named(preset), missing, range_from)
+    chosen = options_of(preset_named(preset), missing, range_from)
     held = policy_of(policy)
     coins = None if split is None else read_split(split)
-    wanted = _metrics(metrics, _with_coins(chosen, coins), held)
+    wanted = chosen_metrics(metrics, with_coins(chosen, coins), held)
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
     narrowed = Columns(described, columns, exclude, weights)
     for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets)):
@@ -158,13 +147,13 @@ def evaluate(
     store = None if store is None else os.fspath(store)
     if output is not None:
         check_writable(os.fspath(output))
-    _check_seed(seed)
+    check_seed(seed)
     if progress is not None and not callable(progress):
         raise InputError("progress: give a function that takes one event.")
     if internal and output is None:
         raise InputError("internal: give an output directory for the per-record file.")
     tables = with_adversary(open_tables(train, holdout, synthetic), wanted)
-    _check_split(coins, tables)
+    check_split(coins, tables)
     listener = progress or silent
     folder = None if output is None else os.fspath(output)
     with executor_for(client, listener) as executor, place_for(store, folder, executor) as place:
@@ -172,27 +161,27 @@ def evaluate(
         engine = engine_for(executor, tables, block_rows, listener, longest_list(asked))
         real = tuple(t for t in tables if t in (TRAIN, HOLDOUT))
         surveyed = survey(engine, tables, narrowed, real, chosen.bucketed, chosen.drops_ids)
-        engine.same = _same_tables(surveyed, chosen)
+        engine.same = same_tables(surveyed, chosen)
         under_way = _begin(engine, place, surveyed, chosen, command)
-        prepared = _prepare(engine, surveyed, chosen, real)
+        prepared = prepared_for(engine, surveyed, chosen, real)
         facts = Facts({n: t.rows for n, t in tables.items()}, len(surveyed.encoding.columns), seed, held.level)
-        results, passed, found = _measured(engine, surveyed, prepared, chosen, wanted, facts, held)
-        beside = _beside(engine, surveyed, chosen, facts, real)
+        results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held)
+        beside = beside_preset(engine, surveyed, chosen, facts, real)
         if internal and folder is not None:
             write_records(join(folder, "internal"), engine.store, found, results)
-        run = _costs(engine, executor, started, time.perf_counter() - clock)
+        run = costs_of(engine, executor, started, time.perf_counter() - clock)
         judged = adjusted(results)
         report = Report(
             results,
-            _inputs(surveyed),
-            _settings(chosen, wanted, seed, held),
-            _space(prepared, chosen),
+            inputs_of(surveyed),
+            settings_of(chosen, wanted, seed, held),
+            space_of(prepared, chosen),
             [g.told() for g in passed],
             judged.metrics,
             [
                 *chosen.warnings,
                 *beside,
-                *_same_table_warning(engine),
+                *same_table_warning(engine),
                 *surveyed.warnings,
                 *(w for r in results.values() for w in r.warnings),
             ],
@@ -205,29 +194,18 @@ def evaluate(
         finally:
             # A rule that names nothing must not cost the report of a long run.
             if folder is not None:
-                report.to_json(join(folder, "report.json"))
-                report.to_html(join(folder, "report.html"))
-                write_atomically(join(folder, "run.json"), json.dumps(report.run, indent=1) + "\n")
+                _write(report, folder, internal)
         place.close(under_way)
     return report
 
 
-def _measured(
-    engine: Engine,
-    surveyed: Surveyed,
-    prepared: Prepared,
-    chosen: Preset,
-    wanted: Sequence[Metric],
-    facts: Facts,
-    policy: Policy,
-) -> tuple[dict[str, Result], list[Gate], Found]:
-    """What the metrics found, as far as the gates let it be interpreted; the gates; the searches."""
-    # A published tool checks nothing: its presets show what it would have said.
-    checks = [SplitCheck()] if facts.has(HOLDOUT) and chosen.name == DEFAULT.name else []
-    results, found = engine.measure([*wanted, *checks], facts, prepared.blocks, prepared.spaces)
-    split = results.pop(SplitCheck.name) if checks else None
-    passed = gates(surveyed, results, split, chosen.space.per_pair, policy)
-    return interpretable(results, passed), passed, found
+def _write(report: Report, folder: str, internal: bool) -> None:
+    """What may leave the house, and under internal/ what may not."""
+    report.to_json(join(folder, "report.json"))
+    report.to_html(join(folder, "report.html"))
+    if internal:
+        report.to_json(join(folder, "internal", "report.json"), internal=True)
+    write_atomically(join(folder, "run.json"), json.dumps(report.run, indent=1) + "\n")
 
 
 def _begin(engine: Engine, place: Place, surveyed: Surveyed, chosen: Preset, command: Sequence[str]) -> Run:
@@ -262,86 +240,6 @@ def _fits(engine: Engine, surveyed: Surveyed, block_rows: int) -> bool:
     return True
 
 
-def _options(chosen: Preset, missing: str | None, range_from: str | None) -> Preset:
-    space = chosen.space
-    try:
-        space = replace(
-            space,
-            missing=Missing(missing) if missing is not None else space.missing,
-            range_from=RangeFrom(range_from) if range_from is not None else space.range_from,
-        )
-    except ValueError:
-        raise InputError(
-            f"unknown option; missing is one of {', '.join(Missing)}, range_from one of {', '.join(RangeFrom)}."
-        ) from None
-    warnings = chosen.warnings
-    if space.per_pair and not chosen.space.per_pair:
-        warnings += (
-            "ranges are taken per pair of tables: distances to train and to holdout do not compare; use "
-            "range_from='real'.",
-        )
-    return replace(chosen, space=space, warnings=warnings)
-
-
-def wanted_metrics(metrics: str | Sequence[str | Metric], preset: str | None = None) -> list[Metric]:
-    """The metrics that these names stand for, with the options of a preset."""
-    return _metrics(metrics, preset_named(preset), policy_of(None))
-
-
-def _metrics(metrics: str | Sequence[str | Metric], chosen: Preset, policy: Policy) -> list[Metric]:
-    if metrics in ("default", "all"):
-        names: Sequence[str | Metric] = chosen.metrics if metrics == "default" else tuple(METRICS)
-    else:
-        names = [n.strip() for n in metrics.split(",")] if isinstance(metrics, str) else _sequence(metrics)
-    out: list[Metric] = [
-        metric_class(n)(**_with_margin(n, policy), **chosen.options.get(n, {})) if isinstance(n, str) else n
-        for i, n in enumerate(names)
-        if not (isinstance(n, str) and n in names[:i])
-    ]
-    if not out:
-        raise InputError("metrics: name at least one metric.")
-    called = [m.name for m in out]
-    twice = next((n for n in called if called.count(n) > 1), None)
-    if twice is not None:
-        raise InputError(f"metrics: {twice!r} is given twice; run them one at a time.")
-    return out
-
-
-def _with_coins(chosen: Preset, coins: Split | None) -> Preset:
-    if coins is None or not coins.randomised:
-        return chosen
-    return replace(chosen, options={**chosen.options, "exposure": {"randomised": True}})
-
-
-def _check_split(coins: Split | None, tables: Mapping[str, Table]) -> None:
-    if coins is not None and [tables[n].rows if n in tables else None for n in (TRAIN, HOLDOUT)] != [
-        coins.train,
-        coins.holdout,
-    ]:
-        raise InputError(
-            f"split: it made {coins.train} rows of train and {coins.holdout} of holdout, other tables were given; give "
-            "the split.json that lies beside them."
-        )
-
-
-def _with_margin(name: str, policy: Policy) -> dict[str, float]:
-    return {"margin": policy.margins[name]} if name in policy.margins else {}
-
-
-def _sequence(metrics: Any) -> list[str | Metric]:
-    good = isinstance(metrics, Sequence) and all(
-        isinstance(m, str) or (hasattr(m, "advance") and not isinstance(m, type)) for m in metrics
-    )
-    if not good:
-        raise InputError("metrics: give 'default', 'all', or a list of metric names or metric objects.")
-    return list(metrics)
-
-
-def _check_seed(seed: int) -> None:
-    if whole(seed, "seed", least=0) >= 2**64:
-        raise InputError("seed must be a whole number from 0 to 2**64 - 1.")
-
-
 def open_tables(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
     """Open the tables of an evaluation; only footers are read."""
     tables = {TRAIN: open_any(train, TRAIN)}
@@ -352,117 +250,3 @@ def open_tables(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
         if name in tables and tables[name].rows < least:
             raise InputError(f"{name}: {tables[name].rows} row(s), this evaluation needs at least {least}.")
     return tables
-
-
-def _same_tables(surveyed: Surveyed, chosen: Preset) -> frozenset[tuple[str, str]]:
-    """The paper evaluates its holdout as if it were synthetic, each row without itself."""
-    found = {n: (s.fingerprint, s.rows) for n, s in surveyed.summaries.items()}
-    if not chosen.bucketed or found.get(HOLDOUT) != found[SYNTHETIC]:
-        return frozenset()
-    return frozenset({(SYNTHETIC, HOLDOUT), (HOLDOUT, SYNTHETIC)})
-
-
-def _same_table_warning(engine: Engine) -> list[str]:
-    return [
-        "synthetic and holdout hold the same rows: each row is left out of its own distance to holdout, "
-        "as in the paper."
-    ] * bool(engine.same)
-
-
-def _beside(engine: Engine, surveyed: Surveyed, chosen: Preset, facts: Facts, real: Sequence[str]) -> list[str]:
-    """Our own share of the same rows and columns, beside what a published tool says: its space is another one."""
-    if chosen.name == DEFAULT.name or not facts.has(HOLDOUT):
-        return []
-    prepared = spaces_for(engine, surveyed, encode(engine, surveyed), DEFAULT.space, tuple(real))
-    run = engine.run
-    engine.run = name_of(run, "beside")  # pieces are named by their run: those of another space need another name
-    share = engine.measure([DcrShare()], facts, prepared.blocks, prepared.spaces)[0][DcrShare.name]
-    engine.run = run
-    return [
-        f"beside preset {chosen.name}: with one range for all searches and ties shared out, the DCR share is "
-        f"{share.value:.4f}; {share.expected:.4f} is expected without a leak (p = {share.p_value:.4f})."
-    ]
-
-
-def _prepare(engine: Engine, surveyed: Surveyed, chosen: Preset, real: Sequence[str]) -> Prepared:
-    blocks = encode(engine, surveyed)
-    if chosen.bucketed:
-        return bucketed(engine, surveyed, blocks)
-    fit = {RangeFrom.TRAIN: (TRAIN,), RangeFrom.ALL: tuple(blocks)}.get(chosen.space.range_from, real)
-    return spaces_for(engine, surveyed, blocks, chosen.space, tuple(fit))
-
-
-def _inputs(surveyed: Surveyed) -> dict[str, Any]:
-    tables = {}
-    for name, table in surveyed.tables.items():
-        summary = surveyed.summaries[name]
-        tables[name] = {
-            "rows": table.rows,
-            "columns": len(table.schema),
-            "source": list(table.source[:20]),
-            "files": len(table.files),
-            "bytes": sum(f.size for f in table.files),
-            "fingerprint": f"{summary.fingerprint:016x}",
-        }
-    return {"tables": tables, "differences": list(surveyed.differences)}
-
-
-def _settings(chosen: Preset, metrics: Sequence[Metric], seed: int, policy: Policy) -> dict[str, Any]:
-    return {
-        "preset": chosen.name,
-        "metrics": [m.name for m in metrics],
-        "seed": seed,
-        "options": chosen.options,
-        "policy": {"level": policy.level, "margins": dict(policy.margins), "gates": dict(policy.gates)},
-    }
-
-
-def _space(prepared: Prepared, chosen: Preset) -> dict[str, Any]:
-    """What was compared, without a value of any cell: ranges enter only as part of a digest."""
-    surveyed = prepared.surveyed
-    columns = []
-    for column in surveyed.schema.columns:
-        by_table = {t: s.columns.get(column.name) for t, s in surveyed.summaries.items()}
-        counts = next((s.counts for t, s in by_table.items() if t == TRAIN and s is not None), None)
-        columns.append(
-            {
-                "name": column.name,
-                "kind": column.kind.value,
-                "weight": column.weight,
-                "categories": len(counts) if counts is not None else None,
-                "missing": {t: s.nulls for t, s in by_table.items() if s is not None},
-            }
-        )
-    digest = hashlib.sha256()
-    for pair in sorted(prepared.spaces):
-        space = prepared.spaces[pair]
-        digest.update(repr((pair, space.scale.tolist(), space.weight.tolist(), space.missing.value)).encode())
-    numbers = sum(c.group == NUMBERS for c in prepared.encoding.columns)
-    return {
-        "distance": "share of columns whose bucket differs" if chosen.bucketed else "Gower",
-        "missing": chosen.space.missing.value,
-        "range_from": "quantile buckets over all tables" if chosen.bucketed else chosen.space.range_from.value,
-        "columns": columns,
-        "numeric_columns": numbers,
-        "digest": digest.hexdigest()[:32],
-    }
-
-
-def _costs(engine: Engine, executor: Executor, started: datetime, seconds: float) -> dict[str, Any]:
-    statistics = getattr(executor, "statistics", None)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return {
-        "name": engine.run,
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": seconds,
-        "pairs": engine.pairs,
-        "pairs_per_second": engine.pairs / max(seconds, 1e-9),
-        "tasks": engine.tasks,
-        "pieces_used_again": engine.reused,
-        **(statistics.to_dict() if statistics is not None else {}),
-        "block_rows": engine.layout.block_rows,
-        "executor": type(executor).__name__.lower(),
-        "slots": executor.slots,
-        "peak_memory_client": peak,
-        "versions": {"python": platform.python_version(), **{p: version(p) for p in _PACKAGES}},
-    }

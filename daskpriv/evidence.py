@@ -117,16 +117,19 @@ class CreditLaw:
     first   int64 (v,)  rows of the first table that hold it
     second  int64 (v,)  rows of the second table that hold it
     drawn   int64 (draws,)  credit of the rows that each draw labels as the first table's
+    hubs    int64 (h, 3)    (credit, 0 or 1 for the table, row id) of the at most HUBS rows of most credit, descending
     """
 
     credit: NDArray[np.int64]
     first: NDArray[np.int64]
     second: NDArray[np.int64]
     drawn: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    hubs: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
 
     # 16 times the least common multiple of 1 to 20: ties of up to 20 rows share a credit without rounding, and
     # 2.4 billion query rows may all credit one row before int64 overflows.
     UNIT: ClassVar[int] = 16 * 232_792_560
+    HUBS: ClassVar[int] = 100
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,8 @@ def _power(results: Mapping[str, Result]) -> Gate | None:
     if share is None or share.mde is None:
         return None
     margin = share.details["margin"]
+    if share.mde == 0:
+        return Gate("enough rows to detect the margin", False, "no share can vary: these tables detect no copy rate.")
     passed = share.mde <= margin
     told = f"these sizes detect a copy rate of {100 * share.mde:.1f} % four times in five"
     told += "." if passed else f", more than the margin of {100 * margin:.1f} %: BOUNDED cannot be said."

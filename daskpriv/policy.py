@@ -14,6 +14,7 @@ from daskpriv.tables.schema import load_yaml
 from daskpriv.tables.sinks import get
 
 _HEAD = "daskpriv_policy"
+_LARGEST = 1e301
 _REMEDY = "daskpriv/policy.yaml in the package is a valid one"
 
 
@@ -67,7 +68,7 @@ def _parsed(text: str, source: str, default: Policy | None) -> Policy:
     known = (_HEAD, "level", "margins", "gates", "fail_on")
     for key in data:
         if key not in known:
-            raise InputError(f"{source}: unknown key {str(key)[:80]!r}; known are {', '.join(known)}.")
+            raise InputError(f"{source}: unknown key {_shown(key)}; known are {', '.join(known)}.")
     level = _number(data.get("level", default.level if default else None), source, "level", 0.5, 1.0)
     margins = _table(data.get("margins"), source, "margins", default.margins if default else None)
     gates = _table(data.get("gates"), source, "gates", default.gates if default else None)
@@ -83,12 +84,18 @@ def _table(given: Any, source: str, name: str, default: Mapping[str, float] | No
         raise InputError(f"{source}: {name} must hold names and numbers; {_REMEDY}.")
     for key in given:
         if default is not None and key not in default:
-            raise InputError(f"{source}: unknown {name} key {str(key)[:80]!r}; known are {', '.join(default)}.")
+            raise InputError(f"{source}: unknown {name} key {_shown(key)}; known are {', '.join(default)}.")
     return {**(default or {}), **{k: _number(v, source, f"{name}.{k}", 0.0, float("inf")) for k, v in given.items()}}
 
 
+def _shown(key: Any) -> str:
+    """A key for a message; numbers of thousands of digits have no text."""
+    return repr(key[:80]) if isinstance(key, str) else f"of type {type(key).__name__}"
+
+
 def _number(value: Any, source: str, name: str, least: float, below: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < below:
+    small = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < min(below, _LARGEST)
+    if not small:
         limits = f"at least {least:g}" + (f" and below {below:g}" if below != float("inf") else "")
         raise InputError(f"{source}: {name} must be a number, {limits}.")
     return float(value)

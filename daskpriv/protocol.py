@@ -74,6 +74,8 @@ class Result:
     warnings : tuple of str
     tests : tuple of LabelTest
         What the adjustment for several tests needs; not part of the report.
+    internal : {name: {column: values}}
+        Small tables with row ids, for `internal/name.parquet` only.
     """
 
     value: float | None
@@ -86,7 +88,8 @@ class Result:
     cannot_show: str = ""
     reading: str = ""
     warnings: tuple[str, ...] = ()
-    tests: tuple[LabelTest, ...] = ()
+    tests: tuple[LabelTest, ...] = field(default=(), compare=False)
+    internal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
 
 
 Answers = Mapping[Credits, CreditLaw]

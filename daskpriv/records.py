@@ -1,6 +1,7 @@
 """Per-record output, for the owner of the data only: distances and row ids, never a cell.
 
 records.parquet    one line per synthetic row: how far its nearest real rows are, and which
+hubs.parquet       the real rows that draw most synthetic rows
 real_rows.parquet  one line per real row: how much it is exposed; see `exposure` in docs/definitions.md
 """
 
@@ -41,6 +42,8 @@ def write_records(folder: str, store: Store, found: Found, results: Mapping[str,
         if SYNTHETIC in references:
             yield from _blocks(store, found, role, references, lambda t: _real(role, t, limit))
 
+    for name, columns in {n: c for r in results.values() for n, c in r.internal.items()}.items():
+        _write(join(folder, f"{name}.parquet"), iter([pa.table(dict(columns))]))
     _write(join(folder, "real_rows.parquet"), (block for role in _REAL for block in exposed(role)))
 
 
@@ -84,7 +87,7 @@ def _synthetic(tables: Mapping[str, NeighbourTable]) -> dict[str, np.ndarray[Any
 def _real(role: str, tables: Mapping[str, NeighbourTable], limit: float | None) -> dict[str, Any]:
     """Of real rows: the nearest synthetic row, the isolation, whether the exposure list holds the row."""
     near = tables[SYNTHETIC]
-    sides = [tables[r].distance[:, :_ISOLATION] for r in _REAL if r in tables]
+    sides = [tables[r].distance for r in _REAL if r in tables and tables[r].distance.shape[1] >= _ISOLATION]
     far = np.sort(np.concatenate(sides, axis=1), axis=1) if len(sides) == len(_REAL) else np.empty((len(near.query), 0))
     isolation = far[:, _ISOLATION - 1] if far.shape[1] >= _ISOLATION else np.full(len(near.query), np.nan)
     relative = np.where(np.isnan(isolation), np.nan, ratio(near.nearest, isolation))

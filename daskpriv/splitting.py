@@ -10,7 +10,9 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,10 +26,11 @@ from daskpriv.evidence import HOLDOUT, TRAIN
 from daskpriv.report.model import check_writable, write_atomically
 from daskpriv.session import open_any, whole
 from daskpriv.stats.labels import below
-from daskpriv.tables.sinks import get, join, put
-from daskpriv.tables.table import Part
+from daskpriv.tables.sinks import get, join, listing, put, remove
+from daskpriv.tables.table import Part, decoded
 
 _FORMAT = 1
+_PART = re.compile(r"(train|holdout)/part-\d{5}\.parquet")
 _ROWS = 500_000
 
 
@@ -95,24 +98,33 @@ def split(
     if isinstance(holdout_share, bool) or not isinstance(holdout_share, (int, float)) or not 0 < holdout_share < 1:
         raise InputError("holdout share must be a number between 0 and 1.")
     secret = int.from_bytes(os.urandom(8), "little") if seed is None else whole(seed, "seed", least=0)
+    if secret >= 2**64:
+        raise InputError("seed must be a whole number from 0 to 2**64 - 1.")
     opened = open_any(table, "table")
     if subject_key is not None and subject_key not in opened.schema.names:
         raise InputError(f"table: has no column {subject_key!r}; name the column that says whose row it is.")
     folder = os.fspath(output)
     check_writable(folder)
+    _clear(folder)
     rows = {TRAIN: 0, HOLDOUT: 0}
     subjects: set[bytes] = set()
-    for place, part in enumerate(opened.parts(_ROWS)):
-        whole_part = part.read(opened.schema.names)
-        for side, some in _sides(whole_part, part, subject_key, secret, float(holdout_share), subjects):
-            rows[side] += some.num_rows
-            if some.num_rows:
-                put(join(folder, side, f"part-{place:05d}.parquet"), _parquet(some), private=True)
-    for side, count in rows.items():
-        if not count:
-            raise InputError(
-                f"table: {opened.rows} rows are too few for a holdout share of {holdout_share}: no {side}."
-            )
+    schema = _plain(opened.schema)
+    try:
+        for place, part in enumerate(opened.parts(_ROWS)):
+            read = part.read(opened.schema.names)
+            read = pa.table([_as(c, t) for c, t in zip(read.columns, schema.types, strict=True)], schema=schema)
+            for side, some in _sides(read, part, subject_key, secret, float(holdout_share), subjects):
+                rows[side] += some.num_rows
+                if some.num_rows:
+                    put(join(folder, side, f"part-{place:05d}.parquet"), _parquet(some), private=True)
+        for side, count in rows.items():
+            if not count:
+                raise InputError(
+                    f"table: {opened.rows} rows are too few for a holdout share of {holdout_share}: no {side}."
+                )
+    except BaseException:
+        _clear(folder)  # half a split is none
+        raise
     made = Split(
         float(holdout_share),
         subject_key,
@@ -133,7 +145,9 @@ def read_split(path: str | os.PathLike[str]) -> Split:
         if held.pop("daskpriv_split") != _FORMAT:
             raise ValueError
         made = Split(**held)
-        if not all(isinstance(n, int) for n in (made.train, made.holdout)) or not 0 < float(made.holdout_share) < 1:
+        whole_numbers = all(type(n) is int and n > 0 for n in (made.train, made.holdout))
+        named = made.subject_key is None or isinstance(made.subject_key, str)
+        if not (whole_numbers and named and type(made.holdout_share) is float and 0 < made.holdout_share < 1):
             raise ValueError
     except Exception:
         raise InputError(
@@ -158,13 +172,45 @@ def _subjects(column: pa.ChunkedArray, key: str, seen: set[bytes]) -> NDArray[np
     """64 bits that name each row's subject, whatever type or file the value comes from; int64 (n,)."""
     if column.null_count:
         raise InputError(f"table: column {key!r} has {column.null_count} missing values; fill them or drop those rows.")
+    column = decoded(column) if pa.types.is_dictionary(column.type) else column
     encoded = column.combine_chunks().dictionary_encode()
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    digests = [hashlib.blake2b(str(v).encode(), digest_size=8).digest() for v in encoded.dictionary.to_pylist()]
+    values = encoded.dictionary.to_pylist()
+    if any(v != v for v in values):
+        raise InputError(f"table: column {key!r} has missing values (NaN); fill them or drop those rows.")
+    digests = [hashlib.blake2b(str(v).encode(), digest_size=8).digest() for v in values]
     seen.update(digests)
     numbers = np.frombuffer(b"".join(digests), np.int64)
     out: NDArray[np.int64] = numbers[np.asarray(encoded.indices)]
     return out
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """One type per column, of those that every reader of Parquet knows."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind):
+            value = plain(kind.value_type)
+            return kind if value == kind.value_type else value
+        if pa.types.is_string_view(kind):
+            return pa.large_string()
+        return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+    return pa.schema([f.with_type(plain(f.type)) for f in schema])
+
+
+def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
+    column = decoded(column) if pa.types.is_dictionary(column.type) else column
+    return column.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else column.cast(kind)
+
+
+def _clear(folder: str) -> None:
+    """Remove the rows of an earlier split, or of one that failed."""
+    with suppress(FileNotFoundError):
+        for name in listing(folder):
+            if _PART.fullmatch(name):
+                remove(join(folder, name))
 
 
 def _parquet(rows: pa.Table) -> bytes:

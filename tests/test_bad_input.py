@@ -769,7 +769,7 @@ ACCEPTED = (
     Accepted(
         "85-half-of-holdout-in-train",
         half_contaminated,
-        check=alarm("holdout is apart from train", "30 of 60", "contaminated"),
+        check=alarm("holdout is apart from train", "100.0 % of the equal real rows", "contaminated"),
     ),
     Accepted(
         "86-one-row-repeated",

@@ -9,10 +9,11 @@ from typing import Any
 import click
 from dask.utils import format_bytes, parse_bytes
 
+from daskpriv.choices import wanted_metrics
 from daskpriv.cli.evaluate import comparison, what_to_compare
 from daskpriv.engine.executor import available_cpus, available_memory
 from daskpriv.errors import InputError
-from daskpriv.evaluate import open_tables, wanted_metrics
+from daskpriv.evaluate import open_tables
 from daskpriv.planning import RunPlan, plan_run, used_columns
 from daskpriv.tables.schema import Schema
 

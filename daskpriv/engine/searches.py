@@ -229,19 +229,21 @@ class Searches(Stages):
         made = self._produce(f"ties-{request.query}", wanted)
         counts: dict[tuple[int, int], int] = {}
         drawn = np.zeros((request.draws, 1), np.int64)
+        hubs = np.empty((0, 3), np.int64)
         chosen = labels(references[0].rows, references[1].rows, request.seed, request.draws) if request.draws else None
         for side, reference in enumerate(references):
             for low in range(0, reference.rows, _CREDIT_ROWS):
                 total = self._credited(made, side, low, min(low + _CREDIT_ROWS, reference.rows))
                 for credit, times in zip(*np.unique(total, return_counts=True), strict=True):
                     counts[side, int(credit)] = counts.get((side, int(credit)), 0) + int(times)
+                held = np.flatnonzero(total)
+                hubs = _largest(np.concatenate([hubs, _as_hubs(total, held, side, low)]))
                 if chosen is not None:
-                    held = np.flatnonzero(total)
                     rows = chosen.rows(held + low, second=side == 1)
                     drawn += chosen.sums(rows, np.zeros(len(rows), np.int64), 1, total[held])
         levels = np.array(sorted({0} | {credit for _, credit in counts}), np.int64)
         first, second = (np.array([counts.get((side, c), 0) for c in levels.tolist()], np.int64) for side in (0, 1))
-        return CreditLaw(levels, first, second, drawn[:, 0])
+        return CreditLaw(levels, first, second, drawn[:, 0], hubs)
 
     def _credited(self, made: list[Piece], side: int, low: int, high: int) -> NDArray[np.int64]:
         """The credits of the real rows [low, high) of one side, added up over all query blocks."""
@@ -250,6 +252,15 @@ class Searches(Stages):
         for _, (rows, credit) in self._each("credits", fn, _few(made), executor=self.reader):
             total[rows - low] += credit
         return total
+
+
+def _as_hubs(total: NDArray[np.int64], held: NDArray[np.int64], side: int, low: int) -> NDArray[np.int64]:
+    return np.stack([total[held], np.full(len(held), side), held + low], axis=1)
+
+
+def _largest(hubs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of most credit; equal ones in the order of tables and rows."""
+    return hubs[np.lexsort((hubs[:, 2], hubs[:, 1], -hubs[:, 0]))[: CreditLaw.HUBS]]
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from daskpriv.protocol import Answers, LabelTest, Metric, Partial, Result, State, Verdict
+import math
 
-__all__ = ["Answers", "LabelTest", "Metric", "Partial", "Result", "State", "Verdict", "judge", "judge_test"]
+import numpy as np
+
+from daskpriv.protocol import Answers, LabelTest, Metric, Partial, Result, State, Verdict
+from daskpriv.stats.intervals import normal_quantile
+
+__all__ = ["Answers", "LabelTest", "Metric", "Partial", "Result", "State", "Verdict", "judge", "judge_test", "shift"]
 
 
 def judge(low: float, high: float, leak_above: float, bounded_below: float) -> Verdict:
@@ -18,10 +23,28 @@ def judge(low: float, high: float, leak_above: float, bounded_below: float) -> V
     return Verdict.BOUNDED if high < bounded_below else Verdict.INCONCLUSIVE
 
 
-def judge_test(p_value: float, level: float = 0.95) -> Verdict:
-    """LEAK when a test rejects "no leak"; a test without an effect size can never say BOUNDED.
+def judge_test(p_value: float, low: float, high: float, margin: float, level: float = 0.95) -> Verdict:
+    """The verdict of a test with an effect; many rows make every difference significant, which is no verdict.
 
-    >>> judge_test(0.01).value, judge_test(0.5).value
+    LEAK when the test rejects "no leak" and the whole interval of the effect lies above the margin; BOUNDED when the
+    test does not reject and the interval lies below it.
+
+    >>> judge_test(0.01, 0.1, 0.2, 0.05).value, judge_test(0.01, 0.0, 0.02, 0.05).value
     ('LEAK', 'INCONCLUSIVE')
+    >>> judge_test(0.5, -0.01, 0.02, 0.05).value
+    'BOUNDED'
     """
-    return Verdict.LEAK if p_value <= 1 - level else Verdict.INCONCLUSIVE
+    rejects = p_value <= 1 - level
+    if rejects and low > margin:
+        return Verdict.LEAK
+    return Verdict.BOUNDED if high < margin and not rejects else Verdict.INCONCLUSIVE
+
+
+def shift(test: LabelTest, scale: float, level: float) -> tuple[float, float, float]:
+    """How far a statistic lies from where random labels put it: (effect, low, high), by the spread of the draws."""
+    drawn = test.drawn[np.isfinite(test.drawn)]
+    if not len(drawn) or not np.isfinite(test.observed):
+        return 0.0, -math.inf, math.inf  # nothing to compare with
+    center, spread = float(drawn.mean()), float(drawn.std())
+    effect, half = (test.observed - center) * scale, normal_quantile(level) * spread * scale
+    return effect, effect - half, effect + half

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
 from daskpriv.metrics import _orders, _pooled
 from daskpriv.metrics._orders import Orders
-from daskpriv.metrics.base import Answers, LabelTest, Result, judge_test
+from daskpriv.metrics.base import Answers, LabelTest, Result, judge_test, shift
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.histogram import histogram
@@ -75,10 +75,13 @@ class DcrOverlap:
     ----------
     bins : int
         Equal bins on [0, 1] for the overlap, the grid of `dcr`.
+    margin : float
+        Of the verdict: the largest F_train - F_holdout beyond what random labels give.
     """
 
     name: ClassVar[str] = "dcr_overlap"
     bins: int = 100
+    margin: float = 0.05
 
     def needs(self, facts: Facts) -> Sequence[Neighbours]:
         if not facts.has(HOLDOUT):
@@ -132,7 +135,7 @@ class DcrOverlap:
             partial.shapes if state.shapes is None else state.shapes,
             partial.law if state.law is None else state.law,
         )
-        return _result(following) if following.done else following
+        return _result(following, self.margin) if following.done else following
 
 
 def _sum(a: Any, b: Any) -> Any:
@@ -149,7 +152,7 @@ def _quantiles(n: int) -> Quantiles:
     return Quantiles(tuple(PROBABILITIES.values()), n)
 
 
-def _result(state: _State) -> Result:
+def _result(state: _State, margin: float) -> Result:
     facts = state.facts
     assert state.shapes is not None and state.law is not None and not isinstance(state.grid, Grid)
     train, holdout = (state.shapes[d] for d in (_TO_TRAIN, _TO_HOLDOUT))
@@ -171,9 +174,11 @@ def _result(state: _State) -> Result:
             "note": "confounded by fidelity: holdout and synthetic rows may differ in more than copying; not judged",
         },
     }
+    effect, low, high = shift(closer, 1.0, facts.level)
+    details |= {"effect": effect, "effect_interval": [low, high, facts.level], "margin": margin}
     return Result(
         overlap,
-        verdict=judge_test(closer.p_value, facts.level),
+        verdict=judge_test(closer.p_value, low, high, margin, facts.level),
         p_value=closer.p_value,
         details=details,
         cannot_show="A few copies among many rows do not move a distribution; see the clones.",

@@ -186,6 +186,7 @@ class DcrShare:
         details |= {
             "z": law.z,
             "standard_error": spread,
+            "hubs": _hubs(credit, details["n_synthetic"]),
             "excess_interval": [effect - width, effect + width, facts.level],
             "test": f"permutation of labels, {DRAWS} draws" if spread else "nothing varies",
             "margin": self.margin,
@@ -212,6 +213,7 @@ class DcrShare:
             reading=text,
             warnings=warnings,
             tests=(test,) if spread else (),
+            internal={"hubs": _hub_rows(credit)},
             **common,
         )
 
@@ -272,6 +274,17 @@ def _credits(facts: Facts) -> Credits:
 
 def _law(credit: CreditLaw, facts: Facts) -> ShareLaw:
     return share_law(credit.credit, credit.first, credit.second, facts.rows[SYNTHETIC] * CreditLaw.UNIT)
+
+
+def _hubs(credit: CreditLaw, n_synthetic: int) -> dict[str, float]:
+    """What share of the synthetic rows the real rows of most credit draw; no ids."""
+    held = credit.hubs[:, 0].astype(np.float64) / CreditLaw.UNIT / n_synthetic
+    return {f"top_{n}_share": float(held[:n].sum()) for n in (1, 10, 100)}
+
+
+def _hub_rows(credit: CreditLaw) -> dict[str, Any]:
+    tables = np.array([TRAIN, HOLDOUT])[credit.hubs[:, 1]]
+    return {"table": tables, "row": credit.hubs[:, 2], "synthetic_rows": credit.hubs[:, 0] / CreditLaw.UNIT}
 
 
 def _percentage(tally: Tally, n: int) -> float:

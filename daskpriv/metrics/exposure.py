@@ -64,12 +64,15 @@ class Exposure:
     ----------
     discovery : float
         False discovery rate of the exposure list.
+    margin : float
+        Of the verdict: how much the log odds of being in train must rise, at least, for the rows that stand out.
     randomised : bool
         Every real row was put into train by a fair coin of its own (`daskpriv split`): bound epsilon from below.
     """
 
     name: ClassVar[str] = "exposure"
     discovery: float = 0.1
+    margin: float = 0.2
     randomised: bool = False
 
     def needs(self, facts: Facts) -> Sequence[Neighbours]:
@@ -130,6 +133,7 @@ class Exposure:
         tests = _tests(state)
         p = {t.name: t.p_value for t in tests}
         smallest = min(p, key=lambda name: (p[name], name))
+        bound = {**_stands_out(state), "margin": self.margin}
         listed, false, threshold = state.listing.listed
         n_holdout = state.facts.rows[HOLDOUT]
         details: dict[str, Any] = {
@@ -144,13 +148,14 @@ class Exposure:
             "within": _within(state),
             "by_isolation": _by_isolation(state),
             "auc_relative": state.listing.theta,
+            "stands_out": bound,
             "epsilon": _epsilon(state) if self.randomised else None,
         }
         # One p-value for the metric: the chance that the smallest of its tests is so small, from the joint draws.
         adjusted = _joint(tests)[smallest]
         return Result(
             float(listed),
-            judge_test(adjusted, state.facts.level),
+            judge_test(adjusted, bound["log_odds"], np.inf, self.margin, state.facts.level),
             p_value=adjusted,
             expected=0.0,
             details={**details, "strongest_test": smallest},
@@ -301,14 +306,27 @@ def _by_isolation(state: _State) -> list[dict[str, Any]]:
     return out
 
 
-def _epsilon(state: _State) -> dict[str, Any]:
-    """Guess "in train" for the real rows that stand out most; how many is tried in steps, all paid for."""
-    found = _counted(state)["relative"].of(slice(None))
+def _guesses(found: _Counted) -> list[tuple[int, int]]:
+    """(training rows, all rows) among those that stand out most, for several numbers of rows."""
     correct, guesses = np.cumsum(found.train), np.cumsum(found.both)
     cells = np.unique(np.searchsorted(guesses, [g for g in _GUESSES if g <= guesses[-1]]))
-    error = 1 - state.facts.level
-    bound, right, made = best_bound([(int(correct[c]), int(guesses[c])) for c in cells if guesses[c]], error)
-    return {"lower_bound": bound, "correct": right, "guesses": made, "level": state.facts.level}
+    return [(int(correct[c]), int(guesses[c])) for c in cells if guesses[c]]
+
+
+def _stands_out(state: _State) -> dict[str, Any]:
+    """The least rise of the log odds of being in train, over the rows that stand out among all and isolated rows."""
+    relative = _counted(state)["relative"]
+    made = [g for first in (0, 2, 3) for g in _guesses(relative.of(slice(first, None)))]
+    rise, right, rows = best_bound(made, 1 - state.facts.level)
+    n_train, n_holdout = (state.facts.rows[r] for r in _REAL)
+    return {"log_odds": rise - float(np.log(n_train / n_holdout)), "train": right, "rows": rows}
+
+
+def _epsilon(state: _State) -> dict[str, Any]:
+    """Guess "in train" for the real rows that stand out most; how many is tried in steps, all paid for."""
+    made = _guesses(_counted(state)["relative"].of(slice(None)))
+    bound, right, guesses = best_bound(made, 1 - state.facts.level)
+    return {"lower_bound": max(0.0, bound), "correct": right, "guesses": guesses, "level": state.facts.level}
 
 
 def _joint(tests: Sequence[LabelTest]) -> dict[str, float]:

@@ -85,6 +85,8 @@ class MembershipInference:
         The share of members among the candidates of an attacker, for `precisions_at_prevalence`.
     draws : int
         Label draws of the tests.
+    margin : float
+        Of the verdict: 2 AUC - 1 of the strongest attack, the share of training rows whose copies would explain it.
     clearbox : bool
         Add the risk of the published tool, which is neither monotone nor unbiased.
     """
@@ -94,6 +96,7 @@ class MembershipInference:
     k: int = 5
     prevalence: float = 0.5
     draws: int = DRAWS
+    margin: float = 0.05
     clearbox: bool = False
 
     def __post_init__(self) -> None:
@@ -204,11 +207,13 @@ class MembershipInference:
             "best_attack": best,
             "test": f"permutation of labels, {self.draws} draws; least p of {len(every)} tests (Westfall & Young)",
         }
+        low, high = _copied(found, facts.level)
+        details |= {"effect_interval": [low, high, facts.level], "margin": self.margin}
         if state.published is not None:
             details["clearbox"] = state.published.answer
         return Result(
             details["auc"],
-            verdict=judge_test(best["p_adjusted"], facts.level),
+            verdict=judge_test(best["p_adjusted"], low, high, self.margin, facts.level),
             interval=auc_interval(found[DISTANCE], facts.level),
             p_value=best["p_adjusted"],
             expected=0.5,
@@ -226,6 +231,12 @@ _MERGE: dict[str, Any] = {
     "sample": TwoSamples.of(0, 0).combine,
     "published": PublishedTest.combine,
 }
+
+
+def _copied(found: Mapping[str, Comparison], level: float) -> tuple[float, float]:
+    """2 AUC - 1 of the attacks: the largest lower and the largest upper end."""
+    ends = [auc_interval(c, level) or (c.theta, c.theta, level) for c in found.values()]
+    return max(2 * low - 1 for low, _, _ in ends), max(2 * high - 1 for _, high, _ in ends)
 
 
 def _reading(details: Mapping[str, Any]) -> str:

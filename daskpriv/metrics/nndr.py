@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
 from daskpriv.metrics import _binned, _orders, _pooled
 from daskpriv.metrics._orders import Orders
-from daskpriv.metrics.base import Answers, LabelTest, Result, judge_test
+from daskpriv.metrics.base import Answers, LabelTest, Result, judge_test, shift
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.selection import Quantiles
 
@@ -80,10 +80,13 @@ class Nndr:
     zero_zero : "one", "zero", "nan", "mostlyai" or "syntheval"
         What 0/0 is: 1 (two identical real rows: not singled out), 0 or undefined. "mostlyai" adds 1e-8 to both
         distances, "syntheval" 1e-16 to the second, as these tools do.
+    margin : float
+        Of the verdict: 2 theta - 1 beyond what random labels give.
     """
 
     name: ClassVar[str] = "nndr"
     zero_zero: str = "one"
+    margin: float = 0.05
 
     def __post_init__(self) -> None:
         if self.zero_zero not in RULES:
@@ -142,7 +145,7 @@ class Nndr:
         details = {d: _described(d, state.first.tallies[d], orders) for d in orders.ranked}
         if not state.facts.has(HOLDOUT):
             return _alone(details)
-        return _compared(state.facts, details, orders, _tests(state.first.law))
+        return _compared(state.facts, details, orders, _tests(state.first.law), self.margin)
 
 
 def _testable(facts: Facts) -> bool:
@@ -205,7 +208,9 @@ def _alone(details: dict[str, Any]) -> Result:
     )
 
 
-def _compared(facts: Facts, details: dict[str, Any], orders: Orders, tests: tuple[LabelTest, ...]) -> Result:
+def _compared(
+    facts: Facts, details: dict[str, Any], orders: Orders, tests: tuple[LabelTest, ...], margin: float
+) -> Result:
     value, expected, across = (details[d]["q05"] for d in (_TO_TRAIN, _TO_HOLDOUT, _ACROSS))
     if value is None or expected is None:  # up to the cut of the pooled lists there may be ratios all the same
         tests = ()
@@ -228,10 +233,12 @@ def _compared(facts: Facts, details: dict[str, Any], orders: Orders, tests: tupl
     details["test"] = "permutation of train and holdout labels, binned 5 % quantiles, one-sided"
     details["pooled_neighbours"] = _pooled.list_length(facts, 2)
     p = tests[0].p_value
+    effect, low, high = shift(tests[1], 2.0, facts.level)
+    details |= {"effect": effect, "effect_interval": [low, high, facts.level], "margin": margin}
     return Result(
         value,
         p_value=p,
-        verdict=judge_test(p, facts.level),
+        verdict=judge_test(p, low, high, margin, facts.level),
         reading=f"{_told(value)}, and at {expected:.3f} towards holdout (p = {p:.4f}).",
         tests=tests,
         **common,

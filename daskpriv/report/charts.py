@@ -44,7 +44,7 @@ def dcr_chart(details: dict[str, Any]) -> Chart:
 
 def _shares(direction: dict[str, Any]) -> list[float]:
     histogram = direction["histogram"]
-    counts = list(histogram["counts"])
+    counts = [c or 0 for c in histogram["counts"]]  # counts of a few rows are not shown
     counts[0] += histogram.get("zero", 0)
     return [c / direction["n"] for c in counts]
 

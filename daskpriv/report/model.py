@@ -16,6 +16,7 @@ from daskpriv.protocol import Result, Verdict
 from daskpriv.report.charts import Chart, dcr_chart
 from daskpriv.report.html import page
 from daskpriv.report.rules import Rule
+from daskpriv.report.shareable import shareable
 from daskpriv.report.text import summary
 from daskpriv.tables.files import refuse_secrets, shown
 from daskpriv.tables.retry import http_status, is_transient
@@ -125,16 +126,20 @@ class Report:
         plain: dict[str, Any] = _plain(whole)
         return plain
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The report as JSON text, written to `path` in one step when given."""
-        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
+    def to_json(self, path: str | os.PathLike[str] | None = None, *, internal: bool = False) -> str:
+        """The report as JSON text, written to `path` in one step when given.
+
+        It may leave the house: what belongs to single rows is null (`daskpriv.report.shareable`), unless `internal`.
+        """
+        found = self.to_dict()
+        text = json.dumps(found if internal else shareable(found), indent=1, allow_nan=False)
         if path is not None:
-            write_atomically(path, text + "\n")
+            write_atomically(path, text + "\n", private=internal)
         return text
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The report as one self-contained HTML page, written to `path` when given."""
-        text = page(self.to_dict())
+        text = page(shareable(self.to_dict()))
         if path is not None:
             write_atomically(path, text)
         return text
@@ -153,7 +158,7 @@ class Report:
         return dcr_chart(self.to_dict()["metrics"]["dcr"]["details"])
 
     def _repr_html_(self) -> str:
-        return page(self.to_dict(), fragment=True)
+        return page(shareable(self.to_dict()), fragment=True)
 
     def __repr__(self) -> str:
         return f"Report(verdict={self.verdict.value}, metrics={list(self.metrics)})"
@@ -187,10 +192,10 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
         remove(probe)
 
 
-def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file, or an object of a URL, so that nobody ever sees half of it."""
+def write_atomically(path: str | os.PathLike[str], text: str, *, private: bool = False) -> None:
+    """Write a file, or an object of a URL, so that nobody ever sees half of it; `private`: for its owner alone."""
     target = os.fspath(path)
-    _tried(target, lambda: put(target, text.encode("utf-8")))
+    _tried(target, lambda: put(target, text.encode("utf-8"), private=private))
 
 
 def _tried(target: str, write: Callable[[], None], begun: bool = True) -> None:

@@ -41,7 +41,7 @@ class Rule:
         verdicts = {m["verdict"] for m in report["metrics"].values()}
         if self.text == "leak":
             # Nothing judged is no pass: a leak rule needs at least one verdict.
-            return report["overall"]["verdict"] == "LEAK" or not verdicts & {"BOUNDED", "INCONCLUSIVE"}
+            return report["overall"]["verdict"] == "LEAK" or not verdicts & {"LEAK", "BOUNDED", "INCONCLUSIVE"}
         if self.text == "inconclusive":
             return bool(verdicts & {"LEAK", "INCONCLUSIVE", "NOT_INTERPRETABLE"})
         if self.text == "gate":

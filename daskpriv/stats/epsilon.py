@@ -20,13 +20,16 @@ def epsilon_lower_bound(correct: int, guesses: int, error: float = 0.05) -> floa
     >>> round(epsilon_lower_bound(25, 25), 2), round(epsilon_lower_bound(100, 100), 2)
     (2.06, 3.49)
     """
-    if not guesses or not correct:
-        return 0.0
-    low = float(special.betaincinv(correct, guesses - correct + 1, error))
-    return max(0.0, math.log(low / (1 - low))) if low < 1 else math.inf
+    return max(0.0, log_odds_bound(correct, guesses, error))
+
+
+def log_odds_bound(correct: int, guesses: int, error: float = 0.05) -> float:
+    """A lower bound on the log odds of a guess to be right; -inf when nothing was learnt."""
+    low = float(special.betaincinv(correct, guesses - correct + 1, error)) if guesses and correct else 0.0
+    return math.log(low / (1 - low)) if 0.0 < low < 1.0 else (-math.inf if low == 0.0 else math.inf)
 
 
 def best_bound(guesses: Sequence[tuple[int, int]], error: float = 0.05) -> tuple[float, int, int]:
-    """The largest bound over several (correct, guesses), each at its share of `error`; (bound, correct, guesses)."""
-    made = [(epsilon_lower_bound(c, n, error / len(guesses)), c, n) for c, n in guesses]
-    return max(made, default=(0.0, 0, 0))
+    """The largest log odds bound over several (correct, guesses), each at its share of `error`, with its counts."""
+    made = [(log_odds_bound(c, n, error / len(guesses)), c, n) for c, n in guesses]
+    return max(made, default=(-math.inf, 0, 0))

@@ -28,8 +28,8 @@ def berk_jones(first: NDArray[np.int64], both: NDArray[np.int64], share: float) 
     rows x KL(observed share, expected share), along the last axis; 0 where no prefix holds more than expected.
     Source: Berk & Jones (1979).
 
-    >>> float(berk_jones(np.array([4, 0]), np.array([4, 4]), 0.5)) == 4 * np.log(2)
-    True
+    >>> round(float(berk_jones(np.array([4, 0]), np.array([4, 4]), 0.5) / np.log(2)), 9)
+    4.0
     """
     hits, n = np.cumsum(first, axis=-1).astype(np.float64), np.cumsum(both, axis=-1).astype(np.float64)
     p = np.where(n > 0, hits / np.maximum(n, 1), share)

@@ -1,0 +1,102 @@
+"""Where a report comes from: tables, options, columns, versions, costs; never a cell."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import resource
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from daskpriv.engine.executor import Executor
+from daskpriv.engine.run import Engine
+from daskpriv.evidence import TRAIN
+from daskpriv.kernels.gower import NUMBERS
+from daskpriv.metrics import Metric
+from daskpriv.policy import Policy
+from daskpriv.prepare import Prepared, Surveyed
+from daskpriv.presets import Preset
+
+_PACKAGES = ("dask", "distributed", "numba", "numpy", "pandas", "pyarrow", "scipy")
+
+
+def inputs_of(surveyed: Surveyed) -> dict[str, Any]:
+    """The tables: rows, sources, fingerprints."""
+    tables = {}
+    for name, table in surveyed.tables.items():
+        summary = surveyed.summaries[name]
+        tables[name] = {
+            "rows": table.rows,
+            "columns": len(table.schema),
+            "source": list(table.source[:20]),
+            "files": len(table.files),
+            "bytes": sum(f.size for f in table.files),
+            "fingerprint": f"{summary.fingerprint:016x}",
+        }
+    return {"tables": tables, "differences": list(surveyed.differences)}
+
+
+def settings_of(chosen: Preset, metrics: Sequence[Metric], seed: int, policy: Policy) -> dict[str, Any]:
+    """The options that decide what the numbers mean."""
+    return {
+        "preset": chosen.name,
+        "metrics": [m.name for m in metrics],
+        "seed": seed,
+        "options": chosen.options,
+        "policy": {"level": policy.level, "margins": dict(policy.margins), "gates": dict(policy.gates)},
+    }
+
+
+def space_of(prepared: Prepared, chosen: Preset) -> dict[str, Any]:
+    """What was compared, without a value of any cell: ranges enter only as part of a digest."""
+    surveyed = prepared.surveyed
+    columns = []
+    for column in surveyed.schema.columns:
+        by_table = {t: s.columns.get(column.name) for t, s in surveyed.summaries.items()}
+        counts = next((s.counts for t, s in by_table.items() if t == TRAIN and s is not None), None)
+        columns.append(
+            {
+                "name": column.name,
+                "kind": column.kind.value,
+                "weight": column.weight,
+                "categories": len(counts) if counts is not None else None,
+                "missing": {t: s.nulls for t, s in by_table.items() if s is not None},
+            }
+        )
+    digest = hashlib.sha256()
+    for pair in sorted(prepared.spaces):
+        space = prepared.spaces[pair]
+        digest.update(repr((pair, space.scale.tolist(), space.weight.tolist(), space.missing.value)).encode())
+    numbers = sum(c.group == NUMBERS for c in prepared.encoding.columns)
+    return {
+        "distance": "share of columns whose bucket differs" if chosen.bucketed else "Gower",
+        "missing": chosen.space.missing.value,
+        "range_from": "quantile buckets over all tables" if chosen.bucketed else chosen.space.range_from.value,
+        "columns": columns,
+        "numeric_columns": numbers,
+        "digest": digest.hexdigest()[:32],
+    }
+
+
+def costs_of(engine: Engine, executor: Executor, started: datetime, seconds: float) -> dict[str, Any]:
+    """Time, pairs, units, memory, versions."""
+    statistics = getattr(executor, "statistics", None)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {
+        "name": engine.run,
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": seconds,
+        "pairs": engine.pairs,
+        "pairs_per_second": engine.pairs / max(seconds, 1e-9),
+        "tasks": engine.tasks,
+        "pieces_used_again": engine.reused,
+        **(statistics.to_dict() if statistics is not None else {}),
+        "block_rows": engine.layout.block_rows,
+        "executor": type(executor).__name__.lower(),
+        "slots": executor.slots,
+        "peak_memory_client": peak,
+        "versions": {"python": platform.python_version(), **{p: version(p) for p in _PACKAGES}},
+    }
