@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -175,7 +176,7 @@ def _subjects(column: pa.ChunkedArray, key: str, seen: set[bytes]) -> NDArray[np
     column = decoded(column) if pa.types.is_dictionary(column.type) else column
     encoded = column.combine_chunks().dictionary_encode()
     values = encoded.dictionary.to_pylist()
-    if any(v != v for v in values):
+    if any(isinstance(v, float) and math.isnan(v) for v in values):
         raise InputError(f"table: column {key!r} has missing values (NaN); fill them or drop those rows.")
     digests = [hashlib.blake2b(str(v).encode(), digest_size=8).digest() for v in values]
     seen.update(digests)
