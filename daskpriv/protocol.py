@@ -46,7 +46,7 @@ class LabelTest:
     @property
     def p_value(self) -> float:
         """One-sided, never 0: (1 + draws at least as large) / (1 + draws). Source: Phipson & Smyth (2010)."""
-        return (1 + int(np.count_nonzero(self.drawn >= self.observed))) / (len(self.drawn) + 1)
+        return (1 + int(np.count_nonzero(~(self.drawn < self.observed)))) / (len(self.drawn) + 1)
 
 
 @dataclass(frozen=True)

@@ -339,6 +339,54 @@ def test_no_rows_of_an_earlier_split_remain(tmp_path: Path, monkeypatch: pytest.
         assert [len(n) for n in numbers(tmp_path)] == [made.train, made.holdout]
 
 
+def test_an_earlier_split_outlives_one_that_fails(tmp_path: Path) -> None:
+    """Its seed was never written down: it could not be made again."""
+    split(people(60), tmp_path)
+    before = numbers(tmp_path)
+    with pytest.raises(InputError):
+        split(people(60).assign(who=[*["x"] * 59, None]), tmp_path, subject_key="who", seed=2)
+    assert numbers(tmp_path) == before
+
+
+def test_what_is_read_is_never_removed(tmp_path: Path) -> None:
+    """Train is cut again into the folder that it lies in."""
+    split(people(60), tmp_path, seed=1)
+    before = sorted(sum(numbers(tmp_path), []))
+    with pytest.raises(InputError):
+        split(tmp_path / "train", tmp_path, seed=2)
+    assert sorted(sum(numbers(tmp_path), [])) == before
+
+
+WIDE = {
+    "whole numbers that no float holds": (pa.array([2**53 + 1] * 6), pa.array([0.5] * 6)),
+    "whole numbers that no signed one holds": (pa.array([2**64 - 1] * 6, pa.uint64()), pa.array([-1] * 6)),
+    "more categories than the first file counts": (
+        pa.array(["x"] * 6).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())),
+        pa.array([f"a{i}" for i in range(300)]),
+    ),
+    "times that no nanosecond reaches": (
+        pa.array([datetime(2024, 1, 1)] * 6, pa.timestamp("ns")),
+        pa.array([datetime(2500, 1, 1)] * 6, pa.timestamp("us")),
+    ),
+}
+
+
+@pytest.mark.parametrize("parts", [500_000, 6])
+@pytest.mark.parametrize("types", WIDE)
+def test_files_without_a_common_type_are_split_or_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, types: str, parts: int
+) -> None:
+    monkeypatch.setattr(splitting, "_ROWS", parts)
+    for i, key in enumerate(WIDE[types]):
+        pq.write_table(pa.table({"key": key, "n": range(len(key))}), tmp_path / f"{i}.parquet")
+    try:
+        split(str(tmp_path / "*.parquet"), tmp_path / "out", seed=1)
+    except InputError as error:
+        sentence(str(error))
+    else:
+        assert len(sum(numbers(tmp_path / "out"), [])) == sum(len(key) for key in WIDE[types])
+
+
 @pytest.mark.parametrize("output", ["file", "http://example.org/x", ""])
 def test_an_output_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path, output: str) -> None:
     (tmp_path / "file").write_text("x")

@@ -40,8 +40,8 @@ class Rule:
         """True when the report (`Report.to_dict()`) breaks this rule. A value that was not evaluated breaks it."""
         verdicts = {m["verdict"] for m in report["metrics"].values()}
         if self.text == "leak":
-            # Nothing judged is no pass: a leak rule needs at least one verdict.
-            return report["overall"]["verdict"] == "LEAK" or not verdicts & {"LEAK", "BOUNDED", "INCONCLUSIVE"}
+            # Nothing judged, or nothing that may be interpreted, is no pass.
+            return report["overall"]["verdict"] in ("LEAK", "NOT_INTERPRETABLE", "NOT_EVALUATED")
         if self.text == "inconclusive":
             return bool(verdicts & {"LEAK", "INCONCLUSIVE", "NOT_INTERPRETABLE"})
         if self.text == "gate":

@@ -51,5 +51,6 @@ def westfall_young(tests: Mapping[str, tuple[float, NDArray[np.float64]]]) -> di
 
 def _p_values(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
     """The share of all that are at least as large, for each; float64 (n,)."""
+    statistics = np.where(np.isnan(statistics), -np.inf, statistics)
     ascending = np.sort(statistics)
     return (len(statistics) - np.searchsorted(ascending, statistics, side="left")) / len(statistics)

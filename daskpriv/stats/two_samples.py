@@ -116,7 +116,7 @@ class TwoSamples:
             return self.cuts.count(np.concatenate([a, b]))
         low = self.ends[self.place - 1] if self.place else -np.inf
         high = self.ends[self.place]
-        sides = [x[(x > low) & (x <= high)] if np.isfinite(low) else x[x <= high] for x in (a, b)]
+        sides = [x[(x > low) & (x <= high)] if self.place else x[x <= high] for x in (a, b)]
         return counted(*sides)
 
     def combine(self, x: Partial, y: Partial) -> Partial:
@@ -183,7 +183,7 @@ class TwoSamples:
         a: NDArray[np.int64],
         b: NDArray[np.int64],
     ) -> tuple[int, int, float]:
-        allowed = int(np.searchsorted(b, int(Fraction(rate) * self.n_b), side="right"))
+        allowed = int(np.searchsorted(b, int(Fraction(str(rate)) * self.n_b), side="right"))
         return (int(a[allowed - 1]), int(b[allowed - 1]), float(values[allowed - 1])) if allowed else old
 
     def _listed(
