@@ -87,7 +87,8 @@ def split(
     Raises
     ------
     InputError
-        When the key is no column or has missing values, or when one side would be empty.
+        When the key is no column or has missing values, when one side would be empty, when two files disagree on a
+        column's type beyond repair, or when `output` already holds a split.
 
     Examples
     --------
@@ -106,14 +107,14 @@ def split(
         raise InputError(f"table: has no column {subject_key!r}; name the column that says whose row it is.")
     folder = os.fspath(output)
     check_writable(folder)
-    _clear(folder)
+    _refuse_another(folder)
     rows = {TRAIN: 0, HOLDOUT: 0}
     subjects: set[bytes] = set()
     schema = _plain(opened.schema)
     try:
         for place, part in enumerate(opened.parts(_ROWS)):
             read = part.read(opened.schema.names)
-            read = pa.table([_as(c, t) for c, t in zip(read.columns, schema.types, strict=True)], schema=schema)
+            read = pa.table([_as(c, f) for c, f in zip(read.columns, schema, strict=True)], schema=schema)
             for side, some in _sides(read, part, subject_key, secret, float(holdout_share), subjects):
                 rows[side] += some.num_rows
                 if some.num_rows:
@@ -191,7 +192,7 @@ def _plain(schema: pa.Schema) -> pa.Schema:
     def plain(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_dictionary(kind):
             value = plain(kind.value_type)
-            return kind if value == kind.value_type else value
+            return pa.dictionary(pa.int32(), value)  # another file may have more categories than this one can count
         if pa.types.is_string_view(kind):
             return pa.large_string()
         return pa.large_binary() if pa.types.is_binary_view(kind) else kind
@@ -199,15 +200,32 @@ def _plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema([f.with_type(plain(f.type)) for f in schema])
 
 
-def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if column.type == kind:
+def _as(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if column.type == field.type:
         return column
     column = decoded(column) if pa.types.is_dictionary(column.type) else column
-    return column.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else column.cast(kind)
+    try:
+        return (
+            column.dictionary_encode().cast(field.type)
+            if pa.types.is_dictionary(field.type)
+            else column.cast(field.type)
+        )
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"table: column {field.name!r} is {column.type} in one file and {field.type} in another, which cannot hold "
+            "all of its values; write all files with one type."
+        ) from None
+
+
+def _refuse_another(folder: str) -> None:
+    """A split that was never written down cannot be made again: none is overwritten."""
+    with suppress(FileNotFoundError):
+        if any(_PART.fullmatch(name) or name == "split.json" for name in listing(folder)):
+            raise InputError("output: this folder already holds a split; name a new one, or remove that split first.")
 
 
 def _clear(folder: str) -> None:
-    """Remove the rows of an earlier split, or of one that failed."""
+    """Remove the rows of a split that failed."""
     with suppress(FileNotFoundError):
         for name in listing(folder):
             if _PART.fullmatch(name):

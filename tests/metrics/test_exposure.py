@@ -44,7 +44,9 @@ def drawn_tables(seed: int, sizes: tuple[int, int, int], copies: int = 0, repeat
     rng = np.random.default_rng(seed)
     train, holdout, synthetic = (searched.mixed(rng, n) for n in sizes)
     if repeats > 1:
-        train, holdout = ({k: (v * repeats)[: len(v)] for k, v in t.items()} for t in (train, holdout))
+        train, holdout = (
+            {k: (v[: -(-len(v) // repeats)] * repeats)[: len(v)] for k, v in t.items()} for t in (train, holdout)
+        )
     return {
         TRAIN: train,
         HOLDOUT: holdout,
@@ -193,7 +195,7 @@ SIZES = [
     (64, 16, 30, 0, 3),
     (40, 40, 25, 25, 2),
     (7, 9, 8, 2, 1),
-    (49, 50, 9, 0, 5),
+    (49, 50, 9, 7, 10),
 ]
 
 
@@ -202,6 +204,7 @@ def test_every_number_is_that_of_plain_loops(n_train: int, n_holdout: int, n: in
     tables = drawn_tables(n_train + copies, (n_train, n_holdout, n), copies, repeats)
     found, plain = evaluated(tables, seed=11), Plain(tables, seed=11)
     details, tests = found.details, plain.tests()
+    assert (np.sum((plain.distance == 0) & (plain.isolation == 0)) > 0) == (repeats == 10)
     assert details["within"] == plain.within()
     for ours, theirs in zip(details["by_isolation"], plain.by_isolation(), strict=True):
         assert ours == pytest.approx(theirs, abs=1e-12)
@@ -451,6 +454,7 @@ def test_rows_without_any_neighbour(missing: str) -> None:
 @pytest.mark.parametrize("block_rows", [None, 7])
 def test_every_real_row_has_its_line(tmp_path: Path, block_rows: int | None) -> None:
     tables = drawn_tables(8, (41, 33, 35), copies=30)
+    tables[SYNTHETIC] = {k: tables[TRAIN][k] + tables[HOLDOUT][k][:1] for k in tables[TRAIN]}
     frames = {name: searched.frame(t) for name, t in tables.items()}
     report = daskpriv.evaluate(**frames, metrics="exposure", output=tmp_path, internal=True, block_rows=block_rows)
     listed = report.metrics["exposure"].details["list"]
@@ -465,6 +469,7 @@ def test_every_real_row_has_its_line(tmp_path: Path, block_rows: int | None) -> 
     expected = plain.relative <= listed["relative_distance_up_to"]
     assert rows["listed"].tolist() == (expected & plain.train).tolist()
     assert int(rows["listed"].sum()) == listed["rows"] > 0
+    assert listed["holdout_rows_below_its_threshold"] > 0
     assert path.stat().st_mode & 0o077 == 0
 
 
