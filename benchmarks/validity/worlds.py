@@ -1,39 +1,64 @@
-"""Worlds with a known answer: where nothing leaks (suites) and where a known number of rows does (leaks).
+"""Worlds with a known answer: three tables of which it is known whether, and what, they leak.
 
-The rows are those of adult and its synthetic tables in ../shared/data. All draws are keyed by the number of the trial.
+The rows are those of adult; the bases named after a generator need its table in ../shared/data. All draws are keyed
+by the number of the trial.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
-_LOW = ("workclass", "education", "marital_status", "relationship", "race", "sex", "income")
+from benchmarks.datasets import PACKAGED, SHARED
+from benchmarks.validity.census import census
+
+REPEATS, VISITS, PERSON = 20, 4, "person"
 Generator = np.random.Generator
+Places = npt.NDArray[np.int64]
+
+
+class NoWorldError(Exception):
+    """What was asked for cannot be made; the message says why."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Three tables of one trial."""
+    """Three tables of one trial, how to evaluate them, and which rows of train were leaked."""
 
     train: pd.DataFrame
     holdout: pd.DataFrame
     synthetic: pd.DataFrame
+    options: dict[str, Any] = field(default_factory=dict)
+    copied: Places = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def mirrored(self) -> World:
+        """The same world had the split fallen the other way."""
+        return replace(self, train=self.holdout, holdout=self.train)
 
 
-def rng_of(*keys: int) -> Generator:
-    """Randomness of one trial."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(keys)))
+def rng_of(*keys: int | str) -> Generator:
+    """Randomness of one trial; words count by their bytes, not by their place in a list."""
+    numbers = [zlib.crc32(k.encode()) if isinstance(k, str) else k for k in keys]
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(numbers)))
 
 
+@lru_cache(maxsize=4)
 def table(name: str) -> pd.DataFrame:
-    """One file of adult."""
-    return pd.read_parquet(ADULT / f"{name}.parquet")
+    """One file of adult; train and holdout are in the package, too."""
+    path: Path = PACKAGED / f"{name}.parquet"
+    path = path if path.exists() else SHARED / "adult" / f"{name}.parquet"
+    if not path.exists():
+        raise NoWorldError(f"{path} is not there: this base needs ../shared/data.")
+    return pd.read_parquet(path)
 
 
 def real() -> pd.DataFrame:
@@ -41,148 +66,70 @@ def real() -> pd.DataFrame:
     return pd.concat([table("train"), table("holdout")], ignore_index=True)
 
 
-def low(frame: pd.DataFrame) -> pd.DataFrame:
-    """Seven columns of few values: distances tie."""
-    names = {c.replace("-", "_"): c for c in frame.columns}
-    return frame[[names[c] for c in _LOW]]
-
-
-def heavy(frame: pd.DataFrame, rng: Generator) -> pd.DataFrame:
-    """Three more columns with tails so heavy that one row sets their range."""
-    more = {f"heavy{i}": np.exp(2.5 * rng.standard_normal(len(frame))) for i in range(3)}
-    return frame.assign(**more)
-
-
-def _drawn(pool: pd.DataFrame, rng: Generator, *sizes: int) -> list[pd.DataFrame]:
+def drawn(pool: pd.DataFrame, rng: Generator, *sizes: int) -> list[pd.DataFrame]:
     """Disjoint random parts of a pool."""
+    if sum(sizes) > len(pool):
+        raise NoWorldError(f"{sum(sizes)} rows are asked for, and there are {len(pool)}; take a smaller --n.")
     order = rng.permutation(len(pool))[: sum(sizes)]
     ends = np.cumsum(sizes)[:-1]
     return [pool.iloc[part].reset_index(drop=True) for part in np.split(order, ends)]
 
 
-def balanced(rng: Generator) -> World:
-    """Fifteen columns, equal sizes, synthetic rows that are fresh real ones."""
-    return World(*_drawn(real(), rng, 1000, 1000, 1000))
-
-
-def many_synthetic(rng: Generator) -> World:
-    """Twice as many synthetic rows as real ones."""
-    return World(*_drawn(real(), rng, 500, 500, 2000))
-
-
-def four_to_one(rng: Generator) -> World:
-    """Train four times as large as holdout."""
-    return World(*_drawn(real(), rng, 1600, 400, 1000))
-
-
-def low_cardinality(rng: Generator) -> World:
-    """Seven columns of few values."""
-    return World(*_drawn(low(real()), rng, 1000, 1000, 1000))
-
-
-def low_four_to_one(rng: Generator) -> World:
-    """Seven columns of few values, train four times as large."""
-    return World(*_drawn(low(real()), rng, 1600, 400, 1000))
-
-
-def _unseen(name: str) -> Callable[[Generator], World]:
-    def world(rng: Generator) -> World:
-        train, holdout = _drawn(table("holdout"), rng, 1000, 1000)
-        return World(train, holdout, *_drawn(table(name), rng, 1000))
-
-    world.__doc__ = f"Synthetic rows of {name}, real rows that its generator never saw."
-    return world
-
-
-def repeated(rng: Generator) -> World:
-    """Fifty synthetic rows, twenty times each."""
-    train, holdout, few = _drawn(real(), rng, 1000, 1000, 50)
-    return World(train, holdout, pd.concat([few] * 20, ignore_index=True))
-
-
-def heavy_tails(rng: Generator) -> World:
-    """Columns whose range one row sets."""
-    return World(*(heavy(part, rng) for part in _drawn(real(), rng, 1000, 1000, 1000)))
-
-
-SUITES: dict[str, Callable[[Generator], World]] = {
-    "balanced": balanced,
-    "m = 2N": many_synthetic,
-    "80/20": four_to_one,
-    "low cardinality": low_cardinality,
-    "low cardinality 80/20": low_four_to_one,
-    "TVAE, unseen": _unseen("syn_tvae"),
-    "CTGAN, unseen": _unseen("syn_ctgan"),
-    "50 rows x 20": repeated,
-    "heavy tails": heavy_tails,
-}
-
-
-# ---------------------------------------------------------------------------------------------------------- leaks
-
-
 def numbers(frame: pd.DataFrame) -> list[str]:
-    """Columns that hold numbers."""
-    return [c for c in frame.columns if pd.api.types.is_numeric_dtype(frame[c])]
+    """Columns that hold numbers; whose row it is is none."""
+    return [c for c in frame.columns if c != PERSON and pd.api.types.is_numeric_dtype(frame[c])]
 
 
-def verbatim(rows: pd.DataFrame, pool: pd.DataFrame, rng: Generator) -> pd.DataFrame:
-    """Training rows as they are."""
-    return rows
+# ---------------------------------------------------------------------------------------------------------- bases
 
 
-def jittered(rows: pd.DataFrame, pool: pd.DataFrame, rng: Generator) -> pd.DataFrame:
-    """Every number moved by a normal 0.5 % of its range, categories kept."""
-    out = rows.copy()
-    for c in numbers(pool):
-        spread = float(pool[c].max() - pool[c].min())
-        out[c] = out[c].astype(float) + 0.005 * spread * rng.standard_normal(len(out))
-    return out
+def ideal(n: int, rng: Generator) -> World:
+    """Synthetic rows that are fresh real ones."""
+    return World(*drawn(real(), rng, n, n, n))
 
 
-def noisy(rows: pd.DataFrame, pool: pd.DataFrame, rng: Generator) -> pd.DataFrame:
-    """Three columns of each row drawn anew from their marginals, then jittered."""
-    out = rows.copy().reset_index(drop=True)
-    for i in range(len(out)):
-        for c in rng.choice(len(out.columns), 3, replace=False):
-            out.iat[i, c] = pool.iat[int(rng.integers(len(pool))), c]
-    return jittered(out, pool, rng)
+def unseen(generator: str, n: int, rng: Generator, synthetic: int | None = None) -> World:
+    """Synthetic rows of a generator, and real rows that it never saw."""
+    train, holdout = drawn(table("holdout"), rng, n, n)
+    return World(train, holdout, *drawn(table(f"syn_{generator}"), rng, synthetic or n))
 
 
-def isolated(train: pd.DataFrame, share: float = 0.02) -> np.ndarray:
-    """The most isolated training rows, by the fifth-nearest other one."""
-    import daskpriv
-
-    found = daskpriv.nearest_neighbours(train, train, k=5, exclude_self=True)
-    far = np.asarray(found.distance)[:, 4]
-    return np.argsort(-far, kind="stable")[: max(1, int(share * len(train)))]
+def collapsed(n: int, rng: Generator, synthetic: int | None = None) -> World:
+    """Few distinct synthetic rows, each many times."""
+    m = synthetic or n
+    train, holdout, few = drawn(real(), rng, n, n, max(1, m // REPEATS))
+    return World(train, holdout, pd.concat([few] * REPEATS, ignore_index=True))
 
 
-LEAKS = {"verbatim": verbatim, "jittered": jittered, "noisy": noisy, "noisy outliers": noisy}
+def made_up(n: int, rng: Generator) -> World:
+    """Rows of a made-up census, as many as one likes."""
+    return World(*(census(n, int(rng.integers(2**62))) for _ in range(3)))
 
 
-def base(name: str, n: int, rng: Generator) -> World:
-    """A world without a leak: "ideal" (fresh real rows) or a generator that never saw these real rows."""
-    if name == "ideal":
-        return World(*_drawn(real(), rng, n, n, n))
-    train, holdout = _drawn(table("holdout"), rng, n, n)
-    return World(train, holdout, *_drawn(table(f"syn_{name}"), rng, n))
+def visits(people: pd.DataFrame, first: int, rng: Generator) -> pd.DataFrame:
+    """Four nearly equal rows of each person, a year apart."""
+    out = people.loc[people.index.repeat(VISITS)].reset_index(drop=True)
+    visit = np.tile(np.arange(VISITS), len(people))
+    out["age"] += visit
+    out["hours-per-week"] = np.clip(out["hours-per-week"] + rng.integers(-1, 2, len(out)), 1, 99)
+    out["fnlwgt"] += rng.integers(-50, 51, len(out))
+    return out.assign(**{PERSON: first + np.arange(len(out)) // VISITS})
 
 
-def leaking(world: World, leak: str, rows: int, rng: Generator) -> World:
-    """The same world with `rows` synthetic rows replaced by leaked ones."""
-    if not rows:
-        return world
-    n = len(world.train)
-    if leak == "noisy outliers":
-        places = isolated(world.train, max(0.02, rows / n))
-        chosen = rng.permutation(places)[:rows]
-    else:
-        chosen = rng.permutation(n)[:rows]
-    leaked = LEAKS[leak](world.train.iloc[chosen].reset_index(drop=True), world.train, rng)
-    synthetic = world.synthetic.copy()
-    for c in numbers(world.train):
-        synthetic[c] = synthetic[c].astype(float)
-        leaked[c] = leaked[c].astype(float)
-    kept = synthetic.iloc[rng.permutation(len(synthetic))[: len(synthetic) - rows]]
-    return World(world.train, world.holdout, pd.concat([kept, leaked], ignore_index=True))
+def subjects(n: int, rng: Generator) -> World:
+    """Four rows per person, also in the synthetic table; whole persons are in train or in holdout."""
+    people = drawn(real(), rng, *[n // VISITS] * 3)
+    tables = [visits(some, i * n, rng) for i, some in enumerate(people)]
+    return World(*tables, options={"subject_key": PERSON})
+
+
+GENERATORS = ("ctgan", "tvae", "mostly")
+BASES: dict[str, Callable[[int, Generator], World]] = {
+    "ideal": ideal,
+    "ctgan": lambda n, rng: unseen("ctgan", n, rng),
+    "tvae": lambda n, rng: unseen("tvae", n, rng),
+    "mostly": lambda n, rng: unseen("mostly", n, rng),
+    "mode-collapsed": collapsed,
+    "subjects": subjects,
+    "made-up": made_up,
+}
