@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from daskpriv.adversary import with_adversary
+from daskpriv.by_group import columns_of, groupings_of, with_subgroups
 from daskpriv.choices import check_seed, check_split, chosen_metrics, options_of, with_coins
 from daskpriv.engine.plan import check_memory, longest_list
 from daskpriv.engine.run import Engine
@@ -34,6 +35,7 @@ from daskpriv.tables.schema import Schema
 from daskpriv.tables.sinks import join
 from daskpriv.tables.table import Table
 from daskpriv.version import __version__
+from daskpriv.whose import check_key, subjects_of, without_key
 
 
 def evaluate(
@@ -62,6 +64,8 @@ def evaluate(
     command: Sequence[str] = (),
     policy: Policy | str | os.PathLike[str] | None = None,
     split: str | os.PathLike[str] | None = None,
+    subject_key: str | None = None,
+    group_by: Sequence[str] | None = None,
 ) -> Report:
     """Measure how much a synthetic table gives away about the table it was made from.
 
@@ -111,6 +115,12 @@ def evaluate(
 
     split : path of split.json, optional
         How `daskpriv split` made train and holdout; with fair coins, `exposure` bounds epsilon from below.
+    subject_key : str, optional
+        The column of train and holdout that says whose row it is. It is compared with nothing; all tests draw
+        subjects in place of rows, all intervals count a subject's rows as alike. Missing values are refused.
+    group_by : sequence of column names, optional
+        Also tell the share and the AUC within the groups of these columns (metric "subgroups"). Their values are
+        named in the report.
 
     Returns
     -------
@@ -136,8 +146,10 @@ def evaluate(
     held = policy_of(policy)
     coins = None if split is None else read_split(split)
     wanted = chosen_metrics(metrics, with_coins(chosen, coins), held)
+    by = columns_of(group_by)
+    wanted = with_subgroups(wanted, by)
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
-    narrowed = Columns(described, columns, exclude, weights)
+    narrowed = Columns(described, columns, without_key(exclude, subject_key), weights)
     for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets)):
         if value is not None:
             raise InputError(f"{option}: no metric of this version uses it; leave it out.")
@@ -145,27 +157,26 @@ def evaluate(
     if store is not None and not isinstance(store, (str, os.PathLike)):
         raise InputError("store: give a directory or a URL.")
     store = None if store is None else os.fspath(store)
-    if output is not None:
-        check_writable(os.fspath(output))
-    check_seed(seed)
-    if progress is not None and not callable(progress):
-        raise InputError("progress: give a function that takes one event.")
-    if internal and output is None:
-        raise InputError("internal: give an output directory for the per-record file.")
+    _check(output, seed, progress, internal)
     tables = with_adversary(open_tables(train, holdout, synthetic), wanted)
     check_split(coins, tables)
     listener = progress or silent
     folder = None if output is None else os.fspath(output)
     with executor_for(client, listener) as executor, place_for(store, folder, executor) as place:
-        asked = [r for m in wanted for r in m.needs(Facts({n: t.rows for n, t in tables.items()}, 1, seed))]
+        rows = {n: t.rows for n, t in tables.items()}
+        asked = [r for m in wanted for r in m.needs(Facts(rows, 1, seed))]
         engine = engine_for(executor, tables, block_rows, listener, longest_list(asked))
         real = tuple(t for t in tables if t in (TRAIN, HOLDOUT))
+        check_key(subject_key, tables, columns, weights)
         surveyed = survey(engine, tables, narrowed, real, chosen.bucketed, chosen.drops_ids)
         engine.same = same_tables(surveyed, chosen)
         under_way = _begin(engine, place, surveyed, chosen, command)
         prepared = prepared_for(engine, surveyed, chosen, real)
-        facts = Facts({n: t.rows for n, t in tables.items()}, len(surveyed.encoding.columns), seed, held.level)
-        results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held)
+        subjects = subjects_of(engine, tables, subject_key)
+        groups = groupings_of(surveyed, by)
+        names = {g.column: found for g, found in groups.items()}
+        facts = Facts(rows, len(surveyed.encoding.columns), seed, held.level, subjects, names)
+        results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, tuple(groups))
         beside = beside_preset(engine, surveyed, chosen, facts, real)
         if internal and folder is not None:
             write_records(join(folder, "internal"), engine.store, found, results)
@@ -174,7 +185,7 @@ def evaluate(
         report = Report(
             results,
             inputs_of(surveyed),
-            settings_of(chosen, wanted, seed, held),
+            settings_of(chosen, wanted, seed, held, subject_key, by),
             space_of(prepared, chosen),
             [g.told() for g in passed],
             judged.metrics,
@@ -197,6 +208,17 @@ def evaluate(
                 _write(report, folder, internal)
         place.close(under_way)
     return report
+
+
+def _check(output: Any, seed: int, progress: Any, internal: bool) -> None:
+    """What can be refused before any table is opened."""
+    if output is not None:
+        check_writable(os.fspath(output))
+    check_seed(seed)
+    if progress is not None and not callable(progress):
+        raise InputError("progress: give a function that takes one event.")
+    if internal and output is None:
+        raise InputError("internal: give an output directory for the per-record file.")
 
 
 def _write(report: Report, folder: str, internal: bool) -> None:
@@ -248,5 +270,7 @@ def open_tables(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
     tables[SYNTHETIC] = open_any(synthetic, SYNTHETIC, tables[TRAIN])
     for name, least in ((TRAIN, 2), (HOLDOUT, 1), (SYNTHETIC, 1)):
         if name in tables and tables[name].rows < least:
-            raise InputError(f"{name}: {tables[name].rows} row(s), this evaluation needs at least {least}.")
+            raise InputError(
+                f"{name}: {tables[name].rows} row(s), this evaluation needs at least {least}; give more rows."
+            )
     return tables

@@ -12,6 +12,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpriv.subjects import Subjects
+
 Role = str
 TRAIN: Role = "train"
 HOLDOUT: Role = "holdout"
@@ -53,7 +55,8 @@ class Credits:
     """How often each real row is a nearest row of `query`, pooled over `first` and `second`.
 
     Each query row hands out one credit, shared equally among all rows at its smallest distance. With `draws`, also
-    what the first table would hold under so many random labels (`daskpriv.stats.labels`, keyed by `seed`).
+    what the first table would hold under so many random labels (`daskpriv.stats.labels`, keyed by `seed`). With
+    `by_row`, blocks of both tables also come with the credit of each of their rows (`Evidence.credit`).
     """
 
     query: Role
@@ -61,9 +64,21 @@ class Credits:
     second: Role
     seed: int = 0
     draws: int = 0
+    by_row: bool = False
 
 
-Request = Neighbours | CloserCounts | Credits
+@dataclass(frozen=True, slots=True, order=True)
+class Widest:
+    """For every row of `query`, the largest difference in any column to its nearest row of `reference`.
+
+    The smallest of it where several rows are nearest. A row close in all columns is told from one that is far in one.
+    """
+
+    query: Role
+    reference: Role
+
+
+Request = Neighbours | CloserCounts | Credits | Widest
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +149,43 @@ class CreditLaw:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known before any distance is computed: sizes, columns, seed. Read-only."""
+    """What is known before any distance is computed. Read-only.
+
+    Attributes
+    ----------
+    rows : {role: rows}
+    columns : int
+    seed : int
+    level : float
+        Of intervals.
+    subjects : Subjects or None
+        Whose the real rows are.
+    groups : {column: names of its groups}
+        By which results are wanted, in the order of the numbers in `Evidence.groups`.
+    """
 
     rows: Mapping[Role, int]
     columns: int
     seed: int = 0
     level: float = 0.95
+    subjects: Subjects | None = None
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def train_share(self) -> float:
+        """What is labelled (subjects, else rows) in train over what is labelled at all: expected without a leak."""
+        units = (self.rows[TRAIN], self.rows[HOLDOUT]) if self.subjects is None else self.subjects.counts
+        return units[0] / sum(units)
+
+    @property
+    def units(self) -> str:
+        """What the tests draw anew: the labels of rows, or subjects."""
+        return "labels" if self.subjects is None else "subjects"
+
+    @property
+    def clustering(self) -> float:
+        """How many rows tell no more than one; 1 without subjects."""
+        return 1.0 if self.subjects is None else self.subjects.clustering
 
     def has(self, *roles: Role) -> bool:
         """True when every one of `roles` was given."""
@@ -148,11 +194,22 @@ class Facts:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All per-row answers about one block of query rows of `role`."""
+    """All per-row answers about one block of query rows of `role`.
+
+    widest : {request: float64 (n,)}
+        +inf for a row without any neighbour.
+    credit : int64 (n,) or None
+        Of the rows themselves, in units of 1 / CreditLaw.UNIT; real rows only, where it was asked for.
+    groups : {column: int64 (n,)}
+        The group of each row; real rows only.
+    """
 
     role: Role
     neighbours: Mapping[tuple[Role, Role], NeighbourTable] = field(default_factory=dict)
     closer: Mapping[CloserCounts, CloserTable] = field(default_factory=dict)
+    widest: Mapping[Widest, NDArray[np.float64]] = field(default_factory=dict)
+    credit: NDArray[np.int64] | None = None
+    groups: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def table(self, request: Neighbours) -> NeighbourTable:
         """The answer to `request`, cut to its k."""

@@ -39,13 +39,22 @@ def inputs_of(surveyed: Surveyed) -> dict[str, Any]:
     return {"tables": tables, "differences": list(surveyed.differences)}
 
 
-def settings_of(chosen: Preset, metrics: Sequence[Metric], seed: int, policy: Policy) -> dict[str, Any]:
+def settings_of(
+    chosen: Preset,
+    metrics: Sequence[Metric],
+    seed: int,
+    policy: Policy,
+    subject_key: str | None,
+    group_by: Sequence[str],
+) -> dict[str, Any]:
     """The options that decide what the numbers mean."""
     return {
         "preset": chosen.name,
         "metrics": [m.name for m in metrics],
         "seed": seed,
         "options": chosen.options,
+        "subject_key": subject_key,
+        "group_by": list(group_by),
         "policy": {"level": policy.level, "margins": dict(policy.margins), "gates": dict(policy.gates)},
     }
 

@@ -6,10 +6,8 @@ rows, of the order of files and of how the work is cut. All rows of a subject go
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import math
 import os
 import re
 from collections.abc import Iterator
@@ -27,6 +25,7 @@ from daskpriv.evidence import HOLDOUT, TRAIN
 from daskpriv.report.model import check_writable, write_atomically
 from daskpriv.session import open_any, whole
 from daskpriv.stats.labels import below
+from daskpriv.tables.keys import digests_of
 from daskpriv.tables.sinks import get, join, listing, put, remove
 from daskpriv.tables.table import Part, decoded
 
@@ -172,17 +171,9 @@ def _sides(
 
 def _subjects(column: pa.ChunkedArray, key: str, seen: set[bytes]) -> NDArray[np.int64]:
     """64 bits that name each row's subject, whatever type or file the value comes from; int64 (n,)."""
-    if column.null_count:
-        raise InputError(f"table: column {key!r} has {column.null_count} missing values; fill them or drop those rows.")
-    column = decoded(column) if pa.types.is_dictionary(column.type) else column
-    encoded = column.combine_chunks().dictionary_encode()
-    values = encoded.dictionary.to_pylist()
-    if any(isinstance(v, float) and math.isnan(v) for v in values):
-        raise InputError(f"table: column {key!r} has missing values (NaN); fill them or drop those rows.")
-    digests = [hashlib.blake2b(str(v).encode(), digest_size=8).digest() for v in values]
+    digests, places = digests_of(column, "table", key)
     seen.update(digests)
-    numbers = np.frombuffer(b"".join(digests), np.int64)
-    out: NDArray[np.int64] = numbers[np.asarray(encoded.indices)]
+    out: NDArray[np.int64] = np.frombuffer(b"".join(digests), np.int64)[places]
     return out
 
 

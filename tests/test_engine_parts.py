@@ -301,9 +301,8 @@ def test_a_run_stores_no_cell(tmp_path: Path) -> None:
         table = pq.read_table(path)
         kinds = {str(t) for t in table.schema.types}
         assert kinds <= {"int8", "int64", "double"}
-        assert all(
-            re.fullmatch(r"query|ties|(distance|row)_\d|closer|equal|side|row|credit", c) for c in table.schema.names
-        )
+        known = r"query|ties|(distance|row)_\d|closer|equal|side|row|credit|widest"
+        assert all(re.fullmatch(known, c) for c in table.schema.names)
         for column in table.select([c for c in table.schema.names if c != "credit"]).columns:
             assert column.to_numpy()[np.isfinite(column.to_numpy())].max(initial=0) <= 90
 

@@ -89,6 +89,10 @@ def what_to_compare(command: Any) -> Any:
 )
 @click.option("--policy", help="Levels, margins, thresholds and rules as YAML (daskpriv/policy.yaml).")
 @click.option("--split", help="split.json of `daskpriv split`: how train and holdout were made.")
+@click.option(
+    "--subject-key", help="Column of train and holdout that says whose row it is: tests then draw subjects, not rows."
+)
+@click.option("--group-by", help="Columns by whose values shares are told as well, comma separated.")
 @click.option("--internal", is_flag=True, help="Also write internal/*.parquet: distances and ids of every row.")
 @click.option(
     "--store",
@@ -119,6 +123,8 @@ def evaluate_command(ctx: click.Context, /, **options: Any) -> None:
             fail_on=options["fail_on"],
             policy=options["policy"],
             split=options["split"],
+            subject_key=options["subject_key"],
+            group_by=_names(options["group_by"]),
             progress=listener,
             command=_typed(ctx),
         )

@@ -8,9 +8,13 @@ of rows.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from daskpriv.engine import tasks
 from daskpriv.engine.published import Published, value_of
@@ -18,19 +22,21 @@ from daskpriv.engine.searches import Found, Searches
 from daskpriv.engine.sources import Blocks, BlockSource, Ranks, label_of, source_of
 from daskpriv.engine.stages import Pair, add, add_lists
 from daskpriv.engine.store import Store
-from daskpriv.engine.units import Added, Joined
+from daskpriv.engine.units import Added, Credited, Joined, Least, Piece
 from daskpriv.errors import InputError
-from daskpriv.evidence import CloserCounts, Credits, Facts, Neighbours, Request, Role
+from daskpriv.evidence import HOLDOUT, TRAIN, CloserCounts, Credits, Facts, Neighbours, Request, Role, Widest
 from daskpriv.protocol import Metric, Result
+from daskpriv.space.block import Block
 from daskpriv.space.buckets import Buckets
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace
 from daskpriv.space.reading import Reading
 from daskpriv.space.summary import PartSummary, summarise
 from daskpriv.stats.selection import Quantiles, Selection
+from daskpriv.tables.keys import numbers_of
 from daskpriv.tables.table import Part, Table
 
-__all__ = ["Blocks", "Engine", "Pair"]
+__all__ = ["Blocks", "Engine", "Grouping", "Pair"]
 
 _MOST_DISTINCT = 5_000_000
 
@@ -47,6 +53,21 @@ class _Labelled:
 
 
 @dataclass(frozen=True)
+class Grouping:
+    """A column by whose values results are wanted: codes, or ranks of an ordinal one, which lie among the numbers."""
+
+    column: str
+    ranked: bool
+    index: int
+
+    def of(self, block: Block) -> NDArray[np.int64]:
+        """The group of each row, int64 (n,): 0 for missing, then the values in their order."""
+        if self.ranked:
+            return np.nan_to_num(block.numbers[:, self.index] + 1, nan=0.0).astype(np.int64)
+        return block.codes[:, self.index].astype(np.int64) + 1
+
+
+@dataclass(frozen=True)
 class _Answers:
     """All answers about one query block."""
 
@@ -55,6 +76,9 @@ class _Answers:
     lists: tuple[Joined, ...]
     counts: tuple[CloserCounts, ...]
     counted: tuple[Added, ...]
+    apart: tuple[tuple[Widest, Least], ...] = ()
+    credit: Piece | None = None
+    groups: tuple[Grouping, ...] = ()
 
     @property
     def label(self) -> str:
@@ -87,6 +111,14 @@ class Engine(Searches):
             f"read {table.name}", functools.partial(_summary, tuple(readings)), parts, add
         )
         return summary
+
+    def subjects(self, table: Table, key: str) -> NDArray[np.int64]:
+        """The number of each row's subject, int64 (rows,), in row order: 8 bytes a row come here."""
+        asked = [_Labelled(p) for p in self._parts(table)]
+        found: dict[int, NDArray[np.int64]] = self._fold(
+            f"subjects of {table.name}", functools.partial(_subjects, key), asked, operator.or_
+        )
+        return np.concatenate([found[first] for first in sorted(found)])
 
     def encode(self, table: Table, encoding: Encoding) -> Blocks:
         """Say where the encoded blocks of a table come from; they are read when they are needed."""
@@ -123,16 +155,26 @@ class Engine(Searches):
         return found
 
     def measure(
-        self, metrics: Sequence[Metric], facts: Facts, blocks: Mapping[Role, Blocks], spaces: Mapping[Pair, GowerSpace]
+        self,
+        metrics: Sequence[Metric],
+        facts: Facts,
+        blocks: Mapping[Role, Blocks],
+        spaces: Mapping[Pair, GowerSpace],
+        groups: Sequence[Grouping] = (),
     ) -> tuple[dict[str, Result], Found]:
         """Answer what the metrics need, each search once, and reduce."""
         wanted: list[Request] = [r for m in metrics for r in m.needs(facts)]
         found = self.search((r for r in wanted if isinstance(r, Neighbours)), blocks, spaces)
         counted = self.count_closer((r for r in wanted if isinstance(r, CloserCounts)), blocks, spaces, found)
         answers = {
-            r: self.credits(r, blocks, spaces, found) for r in sorted({r for r in wanted if isinstance(r, Credits)})
+            r: self.credits(r, blocks, spaces, found, facts.subjects)
+            for r in sorted({r for r in wanted if isinstance(r, Credits)})
         }
-        evidence = _by_block(blocks, found, counted)
+        apart = self.apart((r for r in wanted if isinstance(r, Widest)), blocks, spaces, found)
+        by_row: dict[Role, list[Piece]] = {}
+        for r in {r for r in answers if r.by_row}:
+            by_row |= self.row_credits(r, blocks, spaces, found)
+        evidence = _by_block(blocks, found, counted, apart, by_row, tuple(groups))
         states: dict[str, Any] = {m.name: m.begin(facts) for m in metrics}
         results: dict[str, Result] = {}
         while len(results) < len(metrics):
@@ -158,7 +200,12 @@ class Engine(Searches):
 
 
 def _by_block(
-    blocks: Mapping[Role, Blocks], found: Found, counted: Mapping[CloserCounts, Sequence[Added]]
+    blocks: Mapping[Role, Blocks],
+    found: Found,
+    counted: Mapping[CloserCounts, Sequence[Added]],
+    apart: Mapping[Widest, Sequence[Least]],
+    by_row: Mapping[Role, Sequence[Piece]],
+    groups: tuple[Grouping, ...],
 ) -> list[_Answers]:
     out = []
     for role in sorted({q for q, _ in found}):
@@ -167,12 +214,28 @@ def _by_block(
         names = tuple(Neighbours(q, r) for q, r in pairs)
         for place, source in enumerate(blocks[role].sources):
             lists = tuple(found[p][place] for p in pairs)
-            out.append(_Answers(source, names, lists, counts, tuple(counted[c][place] for c in counts)))
+            out.append(
+                _Answers(
+                    source,
+                    names,
+                    lists,
+                    counts,
+                    tuple(counted[c][place] for c in counts),
+                    tuple((r, held[place]) for r, held in apart.items() if r.query == role),
+                    by_row[role][place] if role in by_row else None,
+                    groups if role in (TRAIN, HOLDOUT) else (),
+                )
+            )
     return out
 
 
 def _summary(readings: Sequence[Reading], asked: _Labelled) -> PartSummary:
     return summarise(value_of(asked.part), readings)
+
+
+def _subjects(key: str, asked: _Labelled) -> dict[int, NDArray[np.int64]]:
+    part = value_of(asked.part)
+    return {part.first_row: numbers_of(part.read([key]).column(key), part.name, key)}
 
 
 def _digits(selections: Published[dict[int, Selection]], source: BlockSource) -> Any:
@@ -188,4 +251,19 @@ def _chunk(store: Store, shared: Published[tuple[tuple[Metric, ...], tuple[Any, 
     metrics, states = shared.get()
     tables = [x.load(store) for x in asked.lists]
     counted = [x.load(store) for x in asked.counted]
-    return tasks.chunk(metrics, states, asked.block.role, asked.searches, tables, asked.counts, counted)
+    apart = {r: x.load(store) for r, x in asked.apart}
+    credit = None if asked.credit is None else _dense(asked.credit.load(store), asked.block)
+    groups: dict[str, NDArray[np.int64]] = {}
+    if asked.groups:
+        plain = source_of(asked.block.part, asked.block.encoding).load()
+        groups = {g.column: g.of(plain) for g in asked.groups}
+    return tasks.chunk(
+        metrics, states, asked.block.role, asked.searches, tables, asked.counts, counted, apart, credit, groups
+    )
+
+
+def _dense(held: Credited, source: BlockSource) -> NDArray[np.int64]:
+    """The credit of every row of a block, int64 (rows,)."""
+    out = np.zeros(source.rows, np.int64)
+    out[held.row - source.first_row] = held.credit
+    return out

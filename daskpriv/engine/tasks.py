@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpriv.evidence import CloserCounts, CloserTable, CreditLaw, Evidence, Neighbours, NeighbourTable, Role
+from daskpriv.evidence import CloserCounts, CloserTable, CreditLaw, Evidence, Neighbours, NeighbourTable, Role, Widest
 from daskpriv.kernels.topk import merge
 from daskpriv.protocol import Metric
 from daskpriv.space.block import Block
@@ -123,12 +123,18 @@ def chunk(
     tables: Sequence[NeighbourTable],
     counts: Sequence[CloserCounts],
     counted: Sequence[CloserTable],
+    widest: Mapping[Widest, NDArray[np.float64]] | None = None,
+    credit: NDArray[np.int64] | None = None,
+    groups: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> list[Any]:
     """Partials of all metrics over one query block."""
     evidence = Evidence(
         role,
         {(s.query, s.reference): t for s, t in zip(searches, tables, strict=True)},
         dict(zip(counts, counted, strict=True)),
+        widest or {},
+        credit,
+        groups or {},
     )
     return [m.chunk(s, evidence) for m, s in zip(metrics, states, strict=True)]
 

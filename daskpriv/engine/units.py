@@ -18,7 +18,7 @@ from daskpriv.engine.reference import Reference
 from daskpriv.engine.sources import BlockSource
 from daskpriv.engine.store import LostPieceError, Store
 from daskpriv.evidence import CloserTable, NeighbourTable
-from daskpriv.space.searching import compare, nearest
+from daskpriv.space.searching import compare, nearest, widest
 
 
 class Unit(Protocol):
@@ -109,6 +109,29 @@ class Added:
         return added
 
 
+@dataclass(frozen=True, eq=False)
+class WidestTable:
+    """The largest difference in any column to the nearest rows of a group: query int64 (n,), widest float64 (n,)."""
+
+    query: np.ndarray[Any, Any]
+    widest: np.ndarray[Any, Any]
+
+    def __sizeof__(self) -> int:
+        return self.query.nbytes + self.widest.nbytes
+
+
+@dataclass(frozen=True)
+class Least:
+    """The smallest of what the groups of a reference say."""
+
+    pieces: tuple[Piece, ...]
+
+    def load(self, store: Store) -> np.ndarray[Any, Any]:
+        """Read them, float64 (n,)."""
+        least: np.ndarray[Any, Any] = np.minimum.reduce([p.load(store).widest for p in self.pieces])
+        return least
+
+
 @dataclass(frozen=True)
 class Search:
     """The k nearest reference rows of some query rows, in one group of a reference.
@@ -178,6 +201,28 @@ class Closer:
         return CloserTable(query.row, below, equal)
 
 
+@dataclass(frozen=True)
+class Apart:
+    """The largest difference in any column to the nearest rows, in one group of the reference."""
+
+    query: BlockSource
+    lists: Joined
+    reference: Reference
+    group: int
+    same: bool
+
+    @property
+    def label(self) -> str:
+        """Which rows against which table."""
+        return f"differences of {self.query.label} to {self.reference.role}"
+
+    def run(self, store: Store) -> WidestTable:
+        """Look at the nearest rows again."""
+        query, threshold = self.query.load(), self.lists.load(store).nearest
+        parts = self.reference.held(self.group)
+        return WidestTable(query.row, widest(self.reference.guide.get(), parts, query, self.same, threshold))
+
+
 @dataclass(frozen=True, eq=False)
 class Credited:
     """Credits of real rows, ascending by row within each of two tables.
@@ -222,6 +267,28 @@ class Credit:
 
 
 @dataclass(frozen=True)
+class Received:
+    """The credit of each real row of a block, added up over all query blocks."""
+
+    made: tuple[Piece, ...]
+    side: int
+    of: BlockSource
+
+    @property
+    def label(self) -> str:
+        """Which rows."""
+        return f"credits of {self.of.label}"
+
+    def run(self, store: Store) -> Credited:
+        """Add up."""
+        low, high = self.of.first_row, self.of.first_row + self.of.rows
+        total = tasks.NOTHING
+        for piece in self.made:
+            total = tasks.add_credits(total, piece.load(store).within(self.side, low, high))
+        return Credited(np.full(len(total[0]), self.side, np.int8), *total)
+
+
+@dataclass(frozen=True)
 class WideCredit:
     """Credits of query rows with more ties than their list holds: a second search at the known distance.
 
@@ -253,7 +320,7 @@ class WideCredit:
         return Credited(np.full(len(found[0]), self.side, np.int8), *found)
 
 
-def to_arrow(value: NeighbourTable | CloserTable | Credited) -> pa.Table:
+def to_arrow(value: NeighbourTable | CloserTable | WidestTable | Credited) -> pa.Table:
     """A result as columns."""
     if isinstance(value, NeighbourTable):
         k = value.distance.shape[1]
@@ -262,12 +329,14 @@ def to_arrow(value: NeighbourTable | CloserTable | Credited) -> pa.Table:
         columns |= {f"row_{i}": value.row[:, i] for i in range(k)}
     elif isinstance(value, CloserTable):
         columns = {"query": value.query, "closer": value.closer, "equal": value.equal}
+    elif isinstance(value, WidestTable):
+        columns = {"query": value.query, "widest": value.widest}
     else:
         columns = {"side": value.side, "row": value.row, "credit": value.credit}
     return pa.table({name: pa.array(np.ascontiguousarray(array)) for name, array in columns.items()})
 
 
-def from_arrow(table: pa.Table) -> NeighbourTable | CloserTable | Credited:
+def from_arrow(table: pa.Table) -> NeighbourTable | CloserTable | WidestTable | Credited:
     """A result from its columns."""
     held = {name: table.column(name).to_numpy() for name in table.column_names}
     if "ties" in held:
@@ -276,6 +345,8 @@ def from_arrow(table: pa.Table) -> NeighbourTable | CloserTable | Credited:
         return NeighbourTable(held["query"], distance, row, held["ties"])
     if "closer" in held:
         return CloserTable(held["query"], held["closer"], held["equal"])
+    if "widest" in held:
+        return WidestTable(held["query"], held["widest"])
     return Credited(held["side"], held["row"], held["credit"])
 
 

@@ -118,35 +118,42 @@ def _step(step: float, span: float) -> float:
 
 
 @inlined
+def _column(k: int, i: int, j: int, q: Cells, r: Cells, measure: Measure) -> float:
+    """Distance of query row i and reference row j in the k-th column; negative when the pair is to be dropped."""
+    missing = measure.missing
+    g, s = measure.group[k], measure.slot[k]
+    if g == NUMBERS:
+        x, y = q.number[i, s], r.number[j, s]
+        step = abs(x - y)
+        d = _step(step, measure.range[k]) if step == step else _gap(x != x, y != y, missing)
+    elif g == CODES:
+        a, b = q.integer[i, s], r.integer[j, s]
+        d = _unequal(a != b, a < 0 or b < 0, missing)
+    elif g == WIDE:
+        a, b = q.integer[i, s], r.integer[j, s]
+        if WIDE_MISSING in (a, b):
+            d = _gap(a == WIDE_MISSING, b == WIDE_MISSING, missing)
+        else:
+            # The difference of two int64 fits uint64 exactly; it is rounded once.
+            d = _step(float(np.uint64(a) - np.uint64(b) if a >= b else np.uint64(b) - np.uint64(a)), measure.range[k])
+    else:
+        a, b = q.integer[i, s], r.integer[j, s]
+        e, f = q.integer[i, s + 1], r.integer[j, s + 1]
+        d = _unequal(a != b or e != f, (a == 0 and e == 0) or (b == 0 and f == 0), missing)
+    return d
+
+
+@inlined
 def distance(i: int, j: int, q: Cells, r: Cells, measure: Measure, limit: float) -> float:
     """The defined distance of query row i and reference row j; may be +inf when the sum passes `limit`."""
     missing = measure.missing
     done = 0.0
     seen = 0.0
     for k in range(len(measure.group)):
-        g, s, w = measure.group[k], measure.slot[k], measure.weight[k]
-        if g == NUMBERS:
-            x, y = q.number[i, s], r.number[j, s]
-            step = abs(x - y)
-            d = _step(step, measure.range[k]) if step == step else _gap(x != x, y != y, missing)
-        elif g == CODES:
-            a, b = q.integer[i, s], r.integer[j, s]
-            d = _unequal(a != b, a < 0 or b < 0, missing)
-        elif g == WIDE:
-            a, b = q.integer[i, s], r.integer[j, s]
-            if WIDE_MISSING in (a, b):
-                d = _gap(a == WIDE_MISSING, b == WIDE_MISSING, missing)
-            else:
-                # The difference of two int64 fits uint64 exactly; it is rounded once.
-                d = _step(
-                    float(np.uint64(a) - np.uint64(b) if a >= b else np.uint64(b) - np.uint64(a)), measure.range[k]
-                )
-        else:
-            a, b = q.integer[i, s], r.integer[j, s]
-            e, f = q.integer[i, s + 1], r.integer[j, s + 1]
-            d = _unequal(a != b or e != f, (a == 0 and e == 0) or (b == 0 and f == 0), missing)
+        d = _column(k, i, j, q, r, measure)
         if d < 0.0:
             continue
+        w = measure.weight[k]
         seen += w
         done += w * d
         if (k & _LOOK) == _LOOK and done > limit and missing != DROP:
@@ -154,6 +161,16 @@ def distance(i: int, j: int, q: Cells, r: Cells, measure: Measure, limit: float)
     if missing == DROP:
         return done / seen if seen > 0.0 else 1.0
     return done / measure.total
+
+
+@inlined
+def widest(i: int, j: int, q: Cells, r: Cells, measure: Measure) -> float:
+    """The largest distance of query row i and reference row j in any column of positive weight; 0 without one."""
+    most = 0.0
+    for k in range(len(measure.group)):
+        if measure.weight[k] > 0.0:
+            most = max(most, _column(k, i, j, q, r, measure))
+    return most
 
 
 @compiled

@@ -64,6 +64,22 @@ def window(key, n, low, high, room):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def window_of(key, numbers, low, high, room):  # type: ignore[no-untyped-def]
+    """The same as `window` for given numbers, int64 (n,)."""
+    below, held = np.int64(0), np.int64(0)
+    inside = np.empty(room, np.uint64)
+    for i in range(len(numbers)):
+        h = hash_of(key, numbers[i])
+        below += np.int64(h < low)
+        if low <= h < high:
+            if held == room:
+                return below, np.int64(-1), inside
+            inside[held] = h
+            held += 1
+    return below, held, inside
+
+
+@compiled
 def cell_sums(keys, thresholds, rows, weights, starts, cells, out):  # type: ignore[no-untyped-def]
     """Add to out[draw, cell] the weight of every row drawn into the first table.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from daskpriv.kernels.codes import MOST, Coder, Codes, Words, spell
 from daskpriv.kernels.compiling import compiled, inlined
-from daskpriv.kernels.gower import DROP, FAINT, SLACK, Cells, Measure, distance, sum_limit
+from daskpriv.kernels.gower import DROP, FAINT, SLACK, Cells, Measure, distance, sum_limit, widest
 from daskpriv.kernels.lanes import LANES, box_bounds, first_lane, least_lane, row_bounds
 
 _ALL = np.uint32(0xFFFFFFFF)
@@ -308,11 +308,13 @@ def compare(
     equal: NDArray[np.int64],
     credit: NDArray[np.int64],
     own: NDArray[np.int64],
+    apart: NDArray[np.float64],
 ) -> None:
     """Count reference rows below and exactly at `threshold` (n,), and credit those exactly at it, in place.
 
     Every reference row at exactly threshold[i] gets share[i]: `credit` (m,) is that of each row of `planes.ids` that
-    an index row stands for, `own` (ids,) what single ones of them have less.
+    an index row stands for, `own` (ids,) what single ones of them have less. `apart` (n,), or (0,) when it is not
+    wanted, is lowered to the smallest `widest` of the rows exactly at the threshold.
     """
     words, walk = _scratch(len(coder.group), len(coder.source), len(planes.level_at))
     slack = len(coder.group) + 2
@@ -352,6 +354,8 @@ def compare(
                 credit[j] += share[i]
                 if mine >= 0:
                     own[mine] -= share[i]
+                if len(apart) > 0 and count > 0:
+                    apart[i] = min(apart[i], widest(i, j, q, planes.cells, measure))
 
 
 @compiled

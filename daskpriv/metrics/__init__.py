@@ -17,11 +17,21 @@ from daskpriv.metrics.neighbour_scores import NeighbourScores
 from daskpriv.metrics.nndr import Nndr
 from daskpriv.metrics.privacy_score import PrivacyScore
 from daskpriv.metrics.split_check import SplitCheck
+from daskpriv.metrics.subgroups import Subgroups
 
-METRICS: dict[str, type[Any]] = {
-    m.name: m
-    for m in (Dcr, Clones, DcrShare, DcrOverlap, Nndr, MembershipInference, Exposure, PrivacyScore, NeighbourScores)
-}
+_EVERY = (
+    Dcr,
+    Clones,
+    DcrShare,
+    DcrOverlap,
+    Nndr,
+    MembershipInference,
+    Exposure,
+    Subgroups,
+    PrivacyScore,
+    NeighbourScores,
+)
+METRICS: dict[str, type[Any]] = {m.name: m for m in _EVERY}
 
 __all__ = [
     "METRICS",
@@ -37,6 +47,7 @@ __all__ = [
     "PrivacyScore",
     "Result",
     "SplitCheck",
+    "Subgroups",
     "Verdict",
     "metric_class",
 ]

@@ -15,26 +15,27 @@ from daskpriv.stats.two_samples import Comparison
 Interval = tuple[float, float, float]
 
 
-def auc_interval(found: Comparison, level: float) -> Interval | None:
+def auc_interval(found: Comparison, facts: Facts) -> Interval | None:
     """Of the area under the ROC curve by DeLong's variance, cut at 0 and 1; None where that is 0 or undefined."""
+    level = facts.level
     if not found.variance > 0:
         return None
-    half = normal_quantile(level) * found.variance**0.5
+    half = normal_quantile(level) * (found.variance * facts.clustering) ** 0.5
     return max(0.0, found.theta - half), min(1.0, found.theta + half), level
 
 
-def roc(found: Comparison, following: Sequence[Sequence[int]], level: float) -> dict[str, Any]:
+def roc(found: Comparison, following: Sequence[Sequence[int]], facts: Facts) -> dict[str, Any]:
     """The statistics of one attack; `following` as in `tpr_at_fpr`."""
-    interval = auc_interval(found, level)
+    interval = auc_interval(found, facts)
     return {
         "auc": found.theta,
         "auc_interval": None if interval is None else list(interval),
         "advantage": found.ks_above,
-        "tpr_at_fpr": tpr_at_fpr(found, following, level),
+        "tpr_at_fpr": tpr_at_fpr(found, following, facts),
     }
 
 
-def tpr_at_fpr(found: Comparison, following: Sequence[Sequence[int]], level: float) -> dict[str, Any]:
+def tpr_at_fpr(found: Comparison, following: Sequence[Sequence[int]], facts: Facts) -> dict[str, Any]:
     """The true positive rate at each false positive rate of interest.
 
     Parameters
@@ -54,8 +55,8 @@ def tpr_at_fpr(found: Comparison, following: Sequence[Sequence[int]], level: flo
         out[f"{rate:g}"] = {
             "tpr": hits / found.n_a,
             "fpr": alarms / found.n_b,
-            "interval": list(clopper_pearson(hits, found.n_a, level)),
-            "fpr_interval": list(clopper_pearson(alarms, found.n_b, level)),
+            "interval": list(clopper_pearson(hits, found.n_a, facts.level, facts.clustering)),
+            "fpr_interval": list(clopper_pearson(alarms, found.n_b, facts.level, facts.clustering)),
             "interpolated": float((hits + step * more) / found.n_a),
             "true_positives": hits,
             "false_positives": alarms,
@@ -101,14 +102,12 @@ def risks(
         "risks": found,
         "risks_clipped": [max(r, 0.0) for r in found],
         "mean_risk": mean,
-        "mean_risk_interval": list(mean_risk_interval(hits, alarms, n_train, n_holdout, facts.level)),
+        "mean_risk_interval": list(mean_risk_interval(hits, alarms, facts)),
         "mean_risk_clipped": max(mean, 0.0),
     }
 
 
-def mean_risk_interval(
-    hits: Sequence[int], alarms: Sequence[int], n_train: int, n_holdout: int, level: float
-) -> Interval:
+def mean_risk_interval(hits: Sequence[int], alarms: Sequence[int], facts: Facts) -> Interval:
     """Interval of the mean risk: the mean of the lower and that of the upper ends at each threshold. Conservative.
 
     A threshold is an order statistic of all real rows, so that the number of rows up to it is given. The share of
@@ -116,8 +115,9 @@ def mean_risk_interval(
     made use of: they are treated as if they erred together.
     """
     lows, highs = [], []
+    n_train, n_holdout = facts.rows[TRAIN], facts.rows[HOLDOUT]
     for h, a in zip(hits, alarms, strict=True):
-        low, high, _ = clopper_pearson(h, h + a, level)
+        low, high, _ = clopper_pearson(h, h + a, facts.level, facts.clustering)
         lows.append(2 * precision(low / n_train, (1 - low) / n_holdout) - 1)
         highs.append(2 * precision(high / n_train, (1 - high) / n_holdout) - 1)
-    return float(np.mean(lows)), float(np.mean(highs)), level
+    return float(np.mean(lows)), float(np.mean(highs)), facts.level

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from daskpriv.evidence import HOLDOUT, TRAIN, Facts, NeighbourTable
-from daskpriv.stats.labels import Labels, labels
+from daskpriv.stats.labels import Labels
 
 MOST = 64
 _RARE = 1e-6
@@ -37,16 +37,11 @@ def list_length(facts: Facts, needed: int) -> int:
     return min(next(enough, MOST), n_train + n_holdout)
 
 
-def drawn_labels(facts: Facts) -> Labels:
-    """The label draws of the report."""
-    return labels(facts.rows[TRAIN], facts.rows[HOLDOUT], facts.seed)
-
-
 @dataclass(frozen=True, eq=False)
 class Pooled:
     """The k nearest real rows of each query row, and the nearest distances per actual side.
 
-    rows        int64   (n, k)  train ids, and holdout ids after them; -1 where there are fewer than k
+    rows        int64   (n, k)  what `Labels.rows` makes of their ids; -1 where there are fewer than k
     distance    float64 (n, k)  ascending; +inf where there is none
     train       float64 (n, j)  nearest distances in train, at most the last pooled one
     holdout     float64 (n, j)  the same in holdout
@@ -64,7 +59,7 @@ class Pooled:
         rows, distance = np.empty((n, k), np.int64), np.empty((n, k))
         for part in _slices(n):
             both = np.concatenate([train.distance[part], holdout.distance[part]], axis=1)
-            ids = np.concatenate([train.row[part], drawn.rows(holdout.row[part], second=True)], axis=1)
+            ids = np.concatenate([drawn.rows(t.row[part], t is holdout) for t in (train, holdout)], axis=1)
             order = np.argsort(both, axis=1, kind="stable")[:, :k]
             distance[part] = np.take_along_axis(both, order, axis=1)
             rows[part] = np.take_along_axis(ids, order, axis=1)

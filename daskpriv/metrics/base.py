@@ -6,10 +6,29 @@ import math
 
 import numpy as np
 
+from daskpriv.evidence import HOLDOUT, TRAIN, Facts
 from daskpriv.protocol import Answers, LabelTest, Metric, Partial, Result, State, Verdict
 from daskpriv.stats.intervals import normal_quantile
+from daskpriv.stats.labels import DRAWS, Labels, labels
 
-__all__ = ["Answers", "LabelTest", "Metric", "Partial", "Result", "State", "Verdict", "judge", "judge_test", "shift"]
+__all__ = [
+    "Answers",
+    "LabelTest",
+    "Metric",
+    "Partial",
+    "Result",
+    "State",
+    "Verdict",
+    "drawn_labels",
+    "judge",
+    "judge_test",
+    "shift",
+]
+
+
+def drawn_labels(facts: Facts, draws: int = DRAWS) -> Labels:
+    """The label draws that all tests of a report share."""
+    return labels(facts.rows[TRAIN], facts.rows[HOLDOUT], facts.seed, draws, facts.subjects)
 
 
 def judge(low: float, high: float, leak_above: float, bounded_below: float) -> Verdict:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
-from daskpriv.metrics.base import Answers, LabelTest, Result, judge
+from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge, shift
 from daskpriv.stats.intervals import clopper_pearson, hypergeometric_tail
-from daskpriv.stats.labels import Labels, labels
+from daskpriv.stats.labels import Labels
 
 _PAIRS = ((SYNTHETIC, TRAIN), (SYNTHETIC, HOLDOUT), (HOLDOUT, TRAIN), (TRAIN, SYNTHETIC), (HOLDOUT, SYNTHETIC))
 
@@ -42,8 +42,7 @@ class Clones:
         return [Neighbours(q, r) for q, r in _PAIRS if facts.has(q, r)]
 
     def begin(self, facts: Facts) -> _State:
-        drawn = labels(facts.rows[TRAIN], facts.rows[HOLDOUT], facts.seed) if facts.has(HOLDOUT) else None
-        return facts, drawn
+        return facts, drawn_labels(facts) if facts.has(HOLDOUT) else None
 
     def chunk(self, state: _State, evidence: Evidence) -> _Partial:
         facts, drawn = state
@@ -106,19 +105,26 @@ class Clones:
         in_train, in_holdout = details["n_train_with_twin"], details["n_holdout_with_twin"]
         n_train, n_holdout = facts.rows[TRAIN], facts.rows[HOLDOUT]
         twins = in_train + in_holdout
-        p = hypergeometric_tail(in_train, n_train + n_holdout, n_train, twins) if twins else 1.0
-        low, high, level = clopper_pearson(in_train, twins, facts.level) if twins else (0.0, 0.0, facts.level)
+        test = LabelTest("twins", float(in_train), drawn)
         odds = n_train / n_holdout
 
         def copied(share: float) -> float:
             return float(twins * (share - (1 - share) * odds) / n_train)
 
-        effect = copied(in_train / twins) if twins else 0.0
-        interval = (copied(low), copied(high), level) if twins else (0.0, 0.0, level)
+        effect, interval, p, named = 0.0, (0.0, 0.0, facts.level), 1.0, "no real row has a synthetic twin"
+        if twins and facts.subjects is None:
+            low, high, level = clopper_pearson(in_train, twins, facts.level)
+            effect, interval = copied(in_train / twins), (copied(low), copied(high), level)
+            p = hypergeometric_tail(in_train, n_train + n_holdout, n_train, twins)
+            named = "hypergeometric on real rows with a synthetic twin"
+        elif twins:  # twins of one subject come together: the draws of subjects know that
+            effect, low, high = shift(test, (1 + odds) / n_train, facts.level)
+            interval, p = (low, high, facts.level), test.p_value
+            named = f"permutation of subjects, {len(drawn)} draws, on real rows with a synthetic twin"
         details |= {
             "copied_train_rows": effect,
             "copied_train_rows_interval": list(interval),
-            "test": "hypergeometric on real rows with a synthetic twin",
+            "test": named,
         }
         st, sh = details["n_synthetic_train"], details["n_synthetic_holdout"]
         return Result(
@@ -127,7 +133,7 @@ class Clones:
             p_value=p,
             expected=sh / facts.rows[SYNTHETIC],
             details=details,
-            tests=(LabelTest("twins", float(in_train), drawn),) if twins else (),
+            tests=(test,) if twins else (),
             reading=f"{st} synthetic rows equal a training row and {sh} equal a holdout row.",
             **common,
         )

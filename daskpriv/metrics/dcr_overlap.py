@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
 from daskpriv.metrics import _orders, _pooled
 from daskpriv.metrics._orders import Orders
-from daskpriv.metrics.base import Answers, LabelTest, Result, judge_test, shift
+from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test, shift
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.histogram import histogram
@@ -110,7 +110,7 @@ class DcrOverlap:
         if isinstance(state.grid, Grid):
             known = _pooled.pooled_distances(*both, _ranks(state.facts))
             return replace(part, grid=state.grid.chunk(np.concatenate(known)))
-        drawn = _pooled.drawn_labels(state.facts)
+        drawn = drawn_labels(state.facts)
         train, holdout = _pooled.nearest_law(_pooled.Pooled.of(*both, drawn, nearest=1), drawn, state.grid)
         return replace(part, law=train - holdout)
 

@@ -188,7 +188,7 @@ class DcrShare:
             "standard_error": spread,
             "hubs": _hubs(credit, details["n_synthetic"]),
             "excess_interval": [effect - width, effect + width, facts.level],
-            "test": f"permutation of labels, {DRAWS} draws" if spread else "nothing varies",
+            "test": f"permutation of {facts.units}, {DRAWS} draws" if spread else "nothing varies",
             "margin": self.margin,
         }
         verdict = judge(effect - width, effect + width, self.margin, self.margin)
@@ -264,8 +264,8 @@ def _larger(facts: Facts) -> CloserCounts | None:
 
 
 def _pi(facts: Facts) -> float:
-    """The training rows' share of all real rows."""
-    return facts.rows[TRAIN] / (facts.rows[TRAIN] + facts.rows[HOLDOUT])
+    """What the share is without a leak: that of train among all real rows, or among all subjects."""
+    return facts.train_share
 
 
 def _credits(facts: Facts) -> Credits:

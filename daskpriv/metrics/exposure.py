@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
-from daskpriv.metrics.base import Answers, LabelTest, Result, judge_test
+from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours, Request, Widest
+from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test
 from daskpriv.stats.epsilon import best_bound
 from daskpriv.stats.grid import Grid
-from daskpriv.stats.labels import Labels, labels
+from daskpriv.stats.labels import Labels
 from daskpriv.stats.multiple import westfall_young
 from daskpriv.stats.ranks import auc_of_cells, berk_jones
 from daskpriv.stats.two_samples import Comparison, TwoSamples
@@ -30,7 +30,7 @@ from daskpriv.stats.two_samples import Comparison, TwoSamples
 _K = 5
 _RADII = (1 / 300, 1 / 100, 1 / 30)
 _GROUPS = {"class": (0.5, 0.9, 0.98), "decile": tuple(i / 10 for i in range(1, 10))}
-_SCORES = ("distance", "relative")
+_SCORES = ("distance", "relative", "widest")
 _GUESSES = (10, 30, 100, 300, 1_000, 10_000, 100_000)
 _TOPS = (0.001, 0.005)
 _REAL = (TRAIN, HOLDOUT)
@@ -75,10 +75,14 @@ class Exposure:
     margin: float = 0.2
     randomised: bool = False
 
-    def needs(self, facts: Facts) -> Sequence[Neighbours]:
+    def needs(self, facts: Facts) -> Sequence[Request]:
         if not facts.has(HOLDOUT):
             return []
-        return [*(Neighbours(q, r, _K) for q in _REAL for r in _REAL), *(Neighbours(q, SYNTHETIC) for q in _REAL)]
+        return [
+            *(Neighbours(q, r, _K) for q in _REAL for r in _REAL),
+            *(Neighbours(q, SYNTHETIC) for q in _REAL),
+            *(Widest(q, SYNTHETIC) for q in _REAL),
+        ]
 
     def begin(self, facts: Facts) -> _State | None:
         if not facts.has(HOLDOUT):
@@ -88,12 +92,12 @@ class Exposure:
         edges: dict[str, Grid | NDArray[np.float64]] = {s: Grid.of(n) for s in _SCORES}
         edges |= {f"isolation {k}": Grid.of(n, shares, distinct=False) for k, shares in _GROUPS.items()}
         listing = TwoSamples.of(n_train, n_holdout, discovery=self.discovery)
-        return _State(facts, labels(n_train, n_holdout, facts.seed), edges, listing)
+        return _State(facts, drawn_labels(facts), edges, listing)
 
     def chunk(self, state: _State | None, evidence: Evidence) -> dict[str, Any]:
         if state is None or evidence.role not in _REAL:
             return {}
-        scores = _scores(evidence)
+        scores = scores_of(evidence)
         out: dict[str, Any] = {}
         if isinstance(state.listing, TwoSamples):
             nothing = np.empty(0)
@@ -171,19 +175,21 @@ class Exposure:
 _LISTS = TwoSamples(0, 0)
 
 
-def _scores(evidence: Evidence) -> dict[str, NDArray[np.float64]]:
+def scores_of(evidence: Evidence) -> dict[str, NDArray[np.float64]]:
     """Label-free scores of the real rows of a block, each float64 (n,); small stands out.
 
     distance to the nearest synthetic row; that over the isolation (relative); isolation, the distance to the
-    fifth-nearest other real row.
+    fifth-nearest other real row; widest, the largest difference in any column to the nearest synthetic row.
     """
     nearest = evidence.table(Neighbours(evidence.role, SYNTHETIC)).nearest
     sides = [evidence.table(Neighbours(evidence.role, r, _K)).distance for r in _REAL]
+    widest = Widest(evidence.role, SYNTHETIC)
     isolation = np.sort(np.concatenate(sides, axis=1), axis=1)[:, _K - 1]
     return {
         "distance": nearest,
         "relative": ratio(nearest, isolation),
         "isolation": isolation,
+        **({"widest": evidence.widest[widest]} if widest in evidence.widest else {}),
     }
 
 
@@ -209,6 +215,7 @@ def _sorts(state: _State) -> tuple[tuple[str, NDArray[np.float64], NDArray[np.fl
     return (
         ("relative", _edges(state, "relative"), _edges(state, "isolation class")),
         ("distance", _edges(state, "distance"), _edges(state, "isolation decile")),
+        ("widest", _edges(state, "widest"), np.empty(0)),
     )
 
 
@@ -259,10 +266,11 @@ def _counted(state: _State) -> dict[str, _Counted]:
 
 def _tests(state: _State) -> list[LabelTest]:
     """All tests, larger is more exposed."""
-    share = state.facts.rows[TRAIN] / sum(state.facts.rows[r] for r in _REAL)
+    share = state.facts.train_share
     found = _counted(state)
     everyone = slice(None)
     distance = found["distance"].of(everyone)
+    widest = found["widest"].of(everyone)
     relative, isolated, farthest = (found["relative"].of(slice(first, None)) for first in (0, 2, 3))
 
     def scan(first: NDArray[np.int64], both: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -270,12 +278,18 @@ def _tests(state: _State) -> list[LabelTest]:
 
     def top(some: float) -> Any:
         """Training rows among the closest cells that hold at least this share of all rows."""
-        cells = int(np.searchsorted(np.cumsum(relative.both), some * relative.both.sum())) + 1
-        return lambda first, both: first[..., :cells].sum(axis=-1).astype(np.float64)
+
+        def held(first: NDArray[np.int64], both: NDArray[np.int64]) -> NDArray[np.float64]:
+            cells = int(np.searchsorted(np.cumsum(both), some * both.sum())) + 1
+            return np.asarray(first[..., :cells].sum(axis=-1), np.float64)
+
+        return held
 
     return [
         distance.test("scan by distance", scan),
         relative.test("scan by relative distance", scan),
+        widest.test("scan by largest difference", scan),
+        widest.test("top 1 % by largest difference", top(0.01)),
         *(relative.test(f"top {100 * t:g} % by relative distance", top(t)) for t in _TOPS),
         relative.test("relative distance", auc_of_cells),
         isolated.test("relative distance, isolated tenth", auc_of_cells),
@@ -317,7 +331,7 @@ def _stands_out(state: _State) -> dict[str, Any]:
     """The least rise of the log odds of being in train, over the rows that stand out among all and isolated rows."""
     relative = _counted(state)["relative"]
     made = [g for first in (0, 2, 3) for g in _guesses(relative.of(slice(first, None)))]
-    rise, right, rows = best_bound(made, 1 - state.facts.level)
+    rise, right, rows = best_bound(made, 1 - state.facts.level, state.facts.clustering)
     n_train, n_holdout = (state.facts.rows[r] for r in _REAL)
     return {"log_odds": rise - float(np.log(n_train / n_holdout)), "train": right, "rows": rows}
 

@@ -32,9 +32,9 @@ from daskpriv.metrics._attacks import (
 )
 from daskpriv.metrics._clearbox_mi import PublishedTest
 from daskpriv.metrics._guesses import auc_interval, risks, roc
-from daskpriv.metrics.base import Answers, Result, judge_test
+from daskpriv.metrics.base import Answers, Result, drawn_labels, judge_test
 from daskpriv.stats.grid import Grid
-from daskpriv.stats.labels import DRAWS, labels
+from daskpriv.stats.labels import DRAWS, Labels
 from daskpriv.stats.multiple import westfall_young
 from daskpriv.stats.two_samples import WINDOW, Comparison, TwoSamples
 
@@ -52,6 +52,7 @@ class _State:
     """What is still searched for, and what was found: ROC statistics and cells of every attack."""
 
     facts: Facts
+    drawn: Labels | None = None
     samples: Mapping[str, TwoSamples | Comparison] = field(default_factory=dict)
     grids: Mapping[str, Grid | Floats] = field(default_factory=dict)
     published: PublishedTest | None = None
@@ -122,6 +123,7 @@ class MembershipInference:
         window = WINDOW // len(self.attacks)
         return _State(
             facts,
+            drawn_labels(facts, self.draws),
             {name: TwoSamples.of(n_train, n_holdout, RATES, window) for name in self.attacks},
             {name: Grid.of(n_train + n_holdout, CELLS) for name in self.attacks},
             PublishedTest.of(facts) if self.clearbox else None,
@@ -145,11 +147,11 @@ class MembershipInference:
                 out["grid", name] = grid.chunk(values[name])
         return out
 
-    def _tally(self, state: _State, evidence: Evidence, values: Mapping[str, Floats]) -> Tally:
-        facts = state.facts
-        drawn = labels(facts.rows[TRAIN], facts.rows[HOLDOUT], facts.seed, self.draws)
-        places = drawn.rows(evidence.neighbours[evidence.role, SYNTHETIC].query, evidence.role == HOLDOUT)
-        return Tally.of(values, places, evidence.role == TRAIN, drawn, state.edges, state.found)
+    @staticmethod
+    def _tally(state: _State, evidence: Evidence, values: Mapping[str, Floats]) -> Tally:
+        assert state.drawn is not None
+        places = state.drawn.rows(evidence.neighbours[evidence.role, SYNTHETIC].query, evidence.role == HOLDOUT)
+        return Tally.of(values, places, evidence.role == TRAIN, state.drawn, state.edges, state.found)
 
     def combine(self, a: _Partial, b: _Partial) -> _Partial:
         out = dict(a)
@@ -190,7 +192,7 @@ class MembershipInference:
         following = np.stack([tally.train_at, tally.holdout_at], axis=1).reshape(len(self.attacks), len(RATES), 2)
         attacks = {
             name: {
-                **roc(found[name], beyond.tolist(), facts.level),
+                **roc(found[name], beyond.tolist(), facts),
                 "tops": tops(tally, edges, name),
                 "tests": {t.name: {"p_value": t.p_value, "p_adjusted": adjusted[t.name]} for t in tests[name]},
             }
@@ -205,16 +207,18 @@ class MembershipInference:
             **risks(*guessed(tally, edges), facts, self.prevalence),
             "attacks": attacks,
             "best_attack": best,
-            "test": f"permutation of labels, {self.draws} draws; least p of {len(every)} tests (Westfall & Young)",
+            "test": (
+                f"permutation of {facts.units}, {self.draws} draws; least p of {len(every)} tests (Westfall & Young)"
+            ),
         }
-        low, high = _copied(found, facts.level)
+        low, high = _copied(found, facts)
         details |= {"effect_interval": [low, high, facts.level], "margin": self.margin}
         if state.published is not None:
             details["clearbox"] = state.published.answer
         return Result(
             details["auc"],
             verdict=judge_test(best["p_adjusted"], low, high, self.margin, facts.level),
-            interval=auc_interval(found[DISTANCE], facts.level),
+            interval=auc_interval(found[DISTANCE], facts),
             p_value=best["p_adjusted"],
             expected=0.5,
             mde=_POWER * float(np.std(tests[DISTANCE][0].drawn)),
@@ -233,9 +237,9 @@ _MERGE: dict[str, Any] = {
 }
 
 
-def _copied(found: Mapping[str, Comparison], level: float) -> tuple[float, float]:
+def _copied(found: Mapping[str, Comparison], facts: Facts) -> tuple[float, float]:
     """2 AUC - 1 of the attacks: the largest lower and the largest upper end."""
-    ends = [auc_interval(c, level) or (c.theta, c.theta, level) for c in found.values()]
+    ends = [auc_interval(c, facts) or (c.theta, c.theta, facts.level) for c in found.values()]
     return max(2 * low - 1 for low, _, _ in ends), max(2 * high - 1 for _, high, _ in ends)
 
 

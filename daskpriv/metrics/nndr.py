@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
 from daskpriv.metrics import _binned, _orders, _pooled
 from daskpriv.metrics._orders import Orders
-from daskpriv.metrics.base import Answers, LabelTest, Result, judge_test, shift
+from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test, shift
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.selection import Quantiles
 
@@ -109,7 +109,7 @@ class Nndr:
         tallies = {direction: Tally.of(ratio) for direction, ratio in values.items()}
         if evidence.role != SYNTHETIC or not _testable(state.facts):
             return First(tallies)
-        drawn = _pooled.drawn_labels(state.facts)
+        drawn = drawn_labels(state.facts)
         pool = self._shifted(_pooled.Pooled.of(tables[_TO_TRAIN], tables[_TO_HOLDOUT], drawn, nearest=2))
         return First(tallies, _pooled.ratio_law(pool, drawn, EDGES, _BOTH_ZERO.get(self.zero_zero, 1.0)))
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from daskpriv.evidence import HOLDOUT, TRAIN, Evidence, Facts, Neighbours, NeighbourTable
 from daskpriv.kernels.labels import hashes
-from daskpriv.metrics.base import Answers, Result
-from daskpriv.stats.labels import Labels, labels
+from daskpriv.metrics.base import Answers, Result, drawn_labels
+from daskpriv.stats.labels import Labels
 
 _K = 5
 _REAL = (TRAIN, HOLDOUT)
@@ -38,7 +38,7 @@ class SplitCheck:
     def begin(self, facts: Facts) -> _State:
         if not facts.has(HOLDOUT):
             return None
-        return facts, labels(facts.rows[TRAIN], facts.rows[HOLDOUT], facts.seed)
+        return facts, drawn_labels(facts)
 
     def chunk(self, state: _State, evidence: Evidence) -> dict[str, Any]:
         if state is None or evidence.role not in _REAL:
@@ -46,9 +46,9 @@ class SplitCheck:
         _, drawn = state
         tables = [evidence.table(Neighbours(evidence.role, r, _K)) for r in _REAL]
         place = drawn.rows(tables[0].query, evidence.role == HOLDOUT)
-        partner, distance = _partners(tables, place, drawn)
+        partner, in_holdout, distance = _partners(tables, place, drawn)
         some = partner >= 0
-        same = (partner < drawn.n_first) == (evidence.role == TRAIN)
+        same = in_holdout == (evidence.role == HOLDOUT)
         cells = (distance == 0).astype(np.int64)  # 1: twins
         return {
             "pairs": np.bincount(cells[some], minlength=2),
@@ -93,8 +93,10 @@ def _compared(pairs: int, same: int, drawn: NDArray[np.int64]) -> dict[str, Any]
 
 def _partners(
     tables: Sequence[NeighbourTable], place: NDArray[np.int64], drawn: Labels
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The nearest other real row of each row among all real rows, and its distance; -1 where there is none.
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.float64]]:
+    """The nearest other real row of each row among all real rows, whether it is a holdout row, and its distance.
+
+    -1 where there is none.
 
     Of several at the same distance one is drawn by a hash of the row: first the table, by the numbers of ties in
     each, so that no order of tables or rows decides; then one of its listed rows.
@@ -111,4 +113,4 @@ def _partners(
         listed = np.minimum(tied[mine], table.row.shape[1]).astype(np.uint64)
         column = ((dice[mine] & np.uint64(0xFFFFFFFF)) % listed).astype(np.int64)
         out[mine] = drawn.rows(table.row[mine, column], is_second)
-    return out, distance
+    return out, second, distance

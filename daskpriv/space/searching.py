@@ -97,6 +97,28 @@ def _cells(cells: Cells, s: slice) -> Cells:
     return Cells(cells.number[s], cells.integer[s], cells.row[s])
 
 
+def widest(
+    guide: Guide, parts: Sequence[Index], query: Block, same: bool, threshold: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The largest difference in any column to the rows exactly at the threshold, float64 (n,).
+
+    The smallest of it, where several rows are at the threshold; +inf where none is.
+    """
+    q = _Queries(guide, parts, query)
+    limits, none = np.ascontiguousarray(threshold[q.order]), np.zeros(len(query), np.int64)
+    apart = np.full(len(query), np.inf)
+    for index in parts:
+        planes = index.planes
+        credit, own = np.zeros(len(planes.first) - 1, np.int64), np.zeros(index.rows, np.int64)
+        search.compare(
+            q.cells, q.codes, guide.coder, planes, guide.space.measure, same, limits, none, none.copy(), none.copy(),
+            credit, own, apart,
+        )  # fmt: skip
+    out = np.empty_like(apart)
+    out[q.order] = apart
+    return out
+
+
 def compare(
     guide: Guide,
     parts: Sequence[Index],
@@ -121,7 +143,7 @@ def compare(
         credit, own = np.zeros(len(planes.first) - 1, np.int64), np.zeros(index.rows, np.int64)
         search.compare(
             q.cells, q.codes, guide.coder, planes, guide.space.measure, same, limits, shares, counts[0], counts[1],
-            credit, own,
+            credit, own, np.empty(0),
         )  # fmt: skip
         own += np.repeat(credit, np.diff(planes.first))
         held = np.flatnonzero(own)

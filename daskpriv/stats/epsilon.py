@@ -23,13 +23,19 @@ def epsilon_lower_bound(correct: int, guesses: int, error: float = 0.05) -> floa
     return max(0.0, log_odds_bound(correct, guesses, error))
 
 
-def log_odds_bound(correct: int, guesses: int, error: float = 0.05) -> float:
-    """A lower bound on the log odds of a guess to be right; -inf when nothing was learnt."""
-    low = float(special.betaincinv(correct, guesses - correct + 1, error)) if guesses and correct else 0.0
+def log_odds_bound(correct: int, guesses: int, error: float = 0.05, clustering: float = 1.0) -> float:
+    """A lower bound on the log odds of a guess to be right; -inf when nothing was learnt.
+
+    `clustering` as in `daskpriv.stats.intervals.clopper_pearson`.
+    """
+    k, n = correct / clustering, guesses / clustering
+    low = float(special.betaincinv(k, n - k + 1, error)) if guesses and correct else 0.0
     return math.log(low / (1 - low)) if 0.0 < low < 1.0 else (-math.inf if low == 0.0 else math.inf)
 
 
-def best_bound(guesses: Sequence[tuple[int, int]], error: float = 0.05) -> tuple[float, int, int]:
+def best_bound(
+    guesses: Sequence[tuple[int, int]], error: float = 0.05, clustering: float = 1.0
+) -> tuple[float, int, int]:
     """The largest log odds bound over several (correct, guesses), each at its share of `error`, with its counts."""
-    made = [(log_odds_bound(c, n, error / len(guesses)), c, n) for c, n in guesses]
+    made = [(log_odds_bound(c, n, error / len(guesses), clustering), c, n) for c, n in guesses]
     return max(made, default=(-math.inf, 0, 0))

@@ -7,16 +7,19 @@ from scipy import special
 Interval = tuple[float, float, float]
 
 
-def clopper_pearson(hits: int, n: int, level: float = 0.95) -> Interval:
+def clopper_pearson(hits: int, n: int, level: float = 0.95, clustering: float = 1.0) -> Interval:
     """Exact interval (low, high, level) of a binomial proportion. Source: Clopper & Pearson (1934).
+
+    `clustering` is how many trials tell no more than one: of several rows of one subject, for instance. Source: the
+    effective sample size of Korn & Graubard (1998).
 
     >>> low, high, level = clopper_pearson(0, 10)
     >>> round(low, 3), round(high, 3)
     (0.0, 0.308)
     """
-    tail = (1 - level) / 2
-    low = 0.0 if hits == 0 else float(special.betaincinv(hits, n - hits + 1, tail))
-    high = 1.0 if hits == n else float(special.betaincinv(hits + 1, n - hits, 1 - tail))
+    tail, k, m = (1 - level) / 2, hits / clustering, n / clustering
+    low = 0.0 if hits == 0 else float(special.betaincinv(k, m - k + 1, tail))
+    high = 1.0 if hits == n else float(special.betaincinv(k + 1, m - k, 1 - tail))
     return low, high, level
 
 

@@ -1,7 +1,8 @@
 """Label permutations: which real rows would be training rows if the split had fallen otherwise.
 
 One stream of draws serves every test of a report, so that their joint law is known (Westfall & Young 1993). A label
-is a function of (seed, draw, row), computed where the row is; each draw labels exactly n_first rows.
+is a function of (seed, draw, row), computed where the row is; each draw labels exactly n_first rows. Where a subject
+has several rows, labels belong to subjects: a function of (seed, draw, subject), exactly as many as train has.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.kernels import labels as kernel
+from daskpriv.subjects import Subjects
 
 DRAWS = 1999
 _KEYS = np.uint64(0x5DEECE66D1CE4E5B)
@@ -28,12 +30,15 @@ class Labels:
 
     keys, thresholds : uint64 (draws,)
         A row belongs to the first side of a draw when its hash under the key is below the threshold.
+    subjects : Subjects or None
+        Whose each row is; then subjects are drawn in place of rows, and what is hashed is the subject.
     """
 
     n_first: int
     n_second: int
     keys: NDArray[np.uint64]
     thresholds: NDArray[np.uint64]
+    subjects: Subjects | None = None
 
     @property
     def draws(self) -> int:
@@ -41,7 +46,9 @@ class Labels:
         return len(self.keys)
 
     def rows(self, ids: NDArray[np.int64], second: bool) -> NDArray[np.int64]:
-        """The places of row ids of one table among all rows; -1 stays."""
+        """What is hashed for row ids of one table: their place among all rows, or their subject; -1 stays."""
+        if self.subjects is not None:
+            return np.where(ids >= 0, self.subjects.side(second)[np.maximum(ids, 0)], -1)
         return np.where(ids >= 0, ids + (self.n_first if second else 0), -1)
 
     def sums(
@@ -99,7 +106,7 @@ def _contiguous(
 
 
 @lru_cache(maxsize=8)
-def labels(n_first: int, n_second: int, seed: int, draws: int = DRAWS) -> Labels:
+def labels(n_first: int, n_second: int, seed: int, draws: int = DRAWS, subjects: Subjects | None = None) -> Labels:
     """The draws of a report.
 
     >>> drawn = labels(3, 5, seed=0, draws=4)
@@ -109,19 +116,28 @@ def labels(n_first: int, n_second: int, seed: int, draws: int = DRAWS) -> Labels
     if n_first < 1 or n_second < 1:
         raise ValueError("both tables need rows")
     keys = kernel.hashes(np.uint64(seed) ^ _KEYS, np.arange(draws, dtype=np.int64))
-    n = n_first + n_second
-    thresholds = np.array([_threshold(k, n, n_first) for k in keys], np.uint64)
-    return Labels(n_first, n_second, keys, thresholds)
+    if subjects is None:
+        n, wanted, numbers = n_first + n_second, n_first, None
+    else:
+        numbers = np.concatenate(subjects.distinct)
+        n, wanted = len(numbers), subjects.counts[0]
+    thresholds = np.array([_threshold(k, n, wanted, numbers) for k in keys], np.uint64)
+    return Labels(n_first, n_second, keys, thresholds, subjects)
 
 
-def _threshold(key: np.uint64, n: int, wanted: int) -> np.uint64:
-    """The hash that exactly `wanted` of the rows 0 to n - 1 lie below."""
+def _threshold(key: np.uint64, n: int, wanted: int, numbers: NDArray[np.int64] | None = None) -> np.uint64:
+    """The hash that exactly `wanted` of `numbers` (0 to n - 1 unless given) lie below."""
     share, width = wanted / n, _WIDTH
     while True:
         half = width * (n * share * (1 - share)) ** 0.5 + 16
         low = np.uint64(max(0.0, share - half / n) * 2.0**63) << np.uint64(1)
         high = np.uint64(min(1.0 - 2.0**-53, share + half / n) * 2.0**63) << np.uint64(1)
-        below, held, inside = kernel.window(key, n, low, high, int(min(n, 6 * half + 64)))
+        room = int(min(n, 6 * half + 64))
+        below, held, inside = (
+            kernel.window(key, n, low, high, room)
+            if numbers is None
+            else kernel.window_of(key, numbers, low, high, room)
+        )
         rank = wanted - below
         if 0 <= rank < held:
             return np.uint64(np.partition(inside[:held], rank)[rank])

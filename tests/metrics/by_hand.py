@@ -50,6 +50,22 @@ def between_all(
     return own, np.array(ref.distances(columns, real, synthetic, ranges))
 
 
+def widest_all(
+    columns: Sequence[ref.Col], train: ref.Rows, holdout: ref.Rows, synthetic: ref.Rows, distance: Floats
+) -> Floats:
+    """The largest difference in any column to the nearest synthetic rows, the smallest of all these; float64 (n,)."""
+    real = {name: [*train[name], *holdout[name]] for name in train}
+    ranges = ref.ranges_for("real", columns, real, real, [train, holdout], [train, holdout, synthetic])
+    most = np.zeros(distance.shape)
+    for col in columns:
+        cells = [
+            [ref.cell_distance(col, x, y, ranges[col.name], "level") for y in synthetic[col.name]]
+            for x in real[col.name]
+        ]
+        most = np.maximum(most, np.array(cells, float) * (col.weight > 0))
+    return np.where(distance == distance.min(axis=1, keepdims=True), most, np.inf).min(axis=1)
+
+
 def at_least(observed: float, drawn: Floats) -> float:
     """(1 + draws at least as large) / (1 + draws); numbers that only rounding sets apart are equal."""
     return (1 + int(np.sum(drawn >= observed - 1e-9))) / (1 + len(drawn))

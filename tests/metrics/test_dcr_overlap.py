@@ -254,7 +254,7 @@ def test_golden_quantile_ratios(shared: Path, adult: Path, generator: str) -> No
     golden = next(r for r in rows if (r["dataset"], r["synthesizer"]) == ("adult", generator))
     few = labels(24_421, 24_421, 0, draws=1)
     # The quantiles need no longer lists, and no draws.
-    with patch.object(_pooled, "MOST", 1), patch.object(_pooled, "labels", lambda *_: few):
+    with patch.object(_pooled, "MOST", 1), patch("daskpriv.metrics.dcr_overlap.drawn_labels", lambda *_: few):
         report = daskpriv.evaluate(
             train=adult / "train.parquet",
             holdout=adult / "holdout.parquet",

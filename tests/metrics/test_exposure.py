@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 
 import daskpriv
-from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, NeighbourTable
+from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, NeighbourTable, Widest
 from daskpriv.metrics.exposure import Exposure
 from daskpriv.protocol import Result
 from daskpriv.report.model import report_schema
@@ -27,7 +27,8 @@ from daskpriv.stats.epsilon import best_bound, epsilon_lower_bound
 from tests import reference as ref
 from tests.metrics import by_hand, searched
 
-SCANS = ("scan by distance", "scan by relative distance")
+SCANS = ("scan by distance", "scan by relative distance", "scan by largest difference")
+WIDEST = "top 1 % by largest difference"
 TOPS = {"top 0.1 % by relative distance": 0.001, "top 0.5 % by relative distance": 0.005}
 AUCS = {
     "relative distance": 0.0,
@@ -102,6 +103,9 @@ class Plain:
         own, to_synthetic = by_hand.between_all(searched.COLUMNS, *(tables[r] for r in (TRAIN, HOLDOUT, SYNTHETIC)))
         self.n_train, self.n = ref.n_rows(tables[TRAIN]), len(own)
         self.distance = to_synthetic.min(axis=1)
+        self.widest = by_hand.widest_all(
+            searched.COLUMNS, *(tables[r] for r in (TRAIN, HOLDOUT, SYNTHETIC)), to_synthetic
+        )
         others = np.sort(own, axis=1)
         self.isolation = others[:, 4] if self.n >= 5 else np.full(self.n, math.inf)
         self.relative = np.array([quotient(d, i) for d, i in zip(self.distance, self.isolation, strict=True)])
@@ -118,11 +122,14 @@ class Plain:
 
     def tests(self) -> dict[str, by_hand.Test]:
         everyone, out = np.ones(self.n, bool), {}
-        for name, score in zip(SCANS, (self.distance, self.relative), strict=True):
+        for name, score in zip(SCANS, (self.distance, self.relative, self.widest), strict=True):
             out[name] = self.test(lambda x, s=score: by_hand.scan(s, x, self.n_train / self.n), everyone)
         for name, some in TOPS.items():
             close = self.relative <= by_hand.smallest_share(self.relative, some)
             out[name] = self.test(lambda x: x.sum(axis=1).astype(float), close)
+        out[WIDEST] = self.test(
+            lambda x: x.sum(axis=1).astype(float), self.widest <= by_hand.smallest_share(self.widest, 0.01)
+        )
         for name, share in AUCS.items():
             far = self.far(share)
             out[name] = self.test(lambda x, far=far: by_hand.auc(self.relative[far], x), far)
@@ -398,7 +405,11 @@ def test_one_real_row_on_each_side() -> None:
 
     metric, facts = Exposure(randomised=True), Facts({TRAIN: 1, HOLDOUT: 1, SYNTHETIC: 1}, 1)
     blocks = [
-        Evidence(q, {(q, q): table(math.inf), (q, r): table(0.5), (q, SYNTHETIC): table(d)})
+        Evidence(
+            q,
+            {(q, q): table(math.inf), (q, r): table(0.5), (q, SYNTHETIC): table(d)},
+            widest={Widest(q, SYNTHETIC): np.ones(1)},
+        )
         for q, r, d in ((TRAIN, HOLDOUT, 0.0), (HOLDOUT, TRAIN, 0.25))
     ]
     state: Any = metric.begin(facts)

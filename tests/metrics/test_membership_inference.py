@@ -349,7 +349,7 @@ def test_the_interval_of_the_mean_risk_covers() -> None:
         b = rng.random(n_holdout)
         ends = [np.sort([*a, *b])[math.ceil(level * 320) - 1] for level in (0.5, 0.25, 0.2, 0.01)]
         hits, alarms = [int((a <= t).sum()) for t in ends], [int((b <= t).sum()) for t in ends]
-        low, high, _ = mean_risk_interval(hits, alarms, n_train, n_holdout, 0.95)
+        low, high, _ = mean_risk_interval(hits, alarms, Facts({TRAIN: n_train, HOLDOUT: n_holdout}, 1))
         held += low <= np.mean(risks) <= high
     assert held >= 186
 
