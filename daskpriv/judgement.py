@@ -41,7 +41,9 @@ def adjusted(results: Mapping[str, Result]) -> Judged:
     joint = {
         name: min(1.0, families * p)
         for tests in streams.values()
-        for name, p in westfall_young({n: (t.observed, t.drawn) for n, t in tests.items()}).items()
+        for name, p in westfall_young(
+            {n: (t.observed, t.drawn) for n, t in tests.items()}, {n: t.weight for n, t in tests.items()}
+        ).items()
     }
     tested = {n: p for n, p in others.items() if p < 1.0}
     alone = {n: min(1.0, families * p) for n, p in tested.items()} if streams else holm(tested)

@@ -63,7 +63,8 @@ def policy_of(given: Policy | str | os.PathLike[str] | None) -> Policy:
 
 def _parsed(text: str, source: str, default: Policy | None) -> Policy:
     data = load_yaml(text, source, _REMEDY)
-    if not isinstance(data, dict) or data.get(_HEAD) != 1:
+    # True equals 1 in Python, and so does 1.0.
+    if not isinstance(data, dict) or type(data.get(_HEAD)) is not int or data[_HEAD] != 1:
         raise InputError(f"{source}: the first line must say {_HEAD}: 1; {_REMEDY}.")
     known = (_HEAD, "level", "margins", "gates", "fail_on")
     for key in data:

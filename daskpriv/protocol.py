@@ -37,11 +37,18 @@ class LabelTest:
         The statistic; larger means more leak.
     drawn : float64 (draws,)
         The same statistic under every draw of `daskpriv.stats.labels`, in their order.
+    weight : float
+        Its share of the false alarms that a report may have, against 1 for an ordinary test. Fixed beforehand.
     """
 
     name: str
     observed: float
     drawn: NDArray[np.float64]
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.weight > 0:
+            raise ValueError("weight must be above 0")
 
     @property
     def p_value(self) -> float:

@@ -30,7 +30,7 @@ Found = Mapping[tuple[str, str], Sequence[Joined]]
 
 
 def write_records(folder: str, store: Store, found: Found, results: Mapping[str, Result]) -> None:
-    """Write both files below `folder`; only one block of rows is held here at a time."""
+    """Write these files below `folder`; only one block of rows is held here at a time."""
     references = [r for q, r in found if q == SYNTHETIC and r in _REAL]
     _write(join(folder, "records.parquet"), _blocks(store, found, SYNTHETIC, references, _synthetic))
     limit = (

@@ -13,12 +13,13 @@ import pytest
 
 import daskpriv
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts
-from daskpriv.gates import Gate, gates
+from daskpriv.gates import Gate, gates, interpretable
 from daskpriv.metrics import SplitCheck
 from daskpriv.metrics._clearbox_mi import ADVERSARY
 from daskpriv.policy import Policy, policy_of
-from daskpriv.protocol import Result, Verdict
+from daskpriv.protocol import LabelTest, Result, Verdict
 from daskpriv.report.model import Report
+from daskpriv.subjects import Subjects
 from tests.metrics.searched import searched
 
 MIXED, APART, ONE, FIDELITY, POWER, SIZES, DIFFERENT, GIVEN = (
@@ -66,9 +67,10 @@ def by_name(
     split: Result | None = None,
     per_pair: bool = False,
     policy: Policy = POLICY,
+    subjects: Subjects | None = None,
 ) -> dict[str, Gate]:
     given = surveyed(rows or {TRAIN: 200, HOLDOUT: 200, SYNTHETIC: 200}, prints)
-    found = gates(given, results or {}, split, per_pair, policy)
+    found = gates(given, results or {}, split, per_pair, policy, subjects)
     assert len({g.name for g in found}) == len(found)
     assert all(g.message.endswith(".") for g in found)
     return {g.name: g for g in found}
@@ -82,6 +84,7 @@ def test_which_gates_there_are() -> None:
     assert list(by_name({TRAIN: 200, SYNTHETIC: 200})) == [DIFFERENT, GIVEN, SIZES, ONE]
     assert list(by_name(split=split_result())) == [DIFFERENT, GIVEN, SIZES, MIXED, APART, ONE]
     assert [g.stops for g in by_name(split=split_result()).values()] == [(), (), (), ("*",), ("*",), ("*",)]
+    assert [g.caps for g in by_name(split=split_result()).values()] == [(), (), ("*",), (), (), ()]
 
 
 def test_every_threshold_of_the_policy_is_used() -> None:
@@ -124,9 +127,56 @@ def test_sizes() -> None:
     assert by_name({TRAIN: 100, HOLDOUT: 100, SYNTHETIC: 100})[SIZES].passed
     found = by_name({TRAIN: 100, HOLDOUT: 99, SYNTHETIC: 12, ADVERSARY: 3})[SIZES]
     assert not found.passed
-    assert found.message == "too small for firm verdicts: holdout (99 rows), synthetic (12 rows)."
+    assert found.message == (
+        "fewer than 100: holdout (99 rows), synthetic (12 rows); BOUNDED cannot be said, LEAK can."
+    )
     assert by_name({TRAIN: 9, HOLDOUT: 9, SYNTHETIC: 9}, policy=changed(rows=9))[SIZES].passed
     assert not by_name(policy=changed(rows=201))[SIZES].passed
+    assert not by_name(policy=changed(rows=200.5))[SIZES].passed
+
+
+def test_sizes_count_subjects_where_rows_have_them() -> None:
+    """Four rows of a person are one person."""
+    subjects = Subjects.of(np.arange(200) // 4, 1000 + np.arange(200))
+    found = by_name(subjects=subjects)[SIZES]
+    assert found.message.startswith("fewer than 100: train (50 subjects);")
+    assert by_name(subjects=Subjects.of(np.arange(200), 1000 + np.arange(200)))[SIZES].passed
+
+
+@pytest.mark.parametrize(
+    ("verdict", "left"),
+    [
+        (Verdict.BOUNDED, Verdict.INCONCLUSIVE),
+        (Verdict.LEAK, Verdict.LEAK),
+        (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE),
+        (Verdict.NOT_EVALUATED, Verdict.NOT_EVALUATED),
+        (Verdict.NOT_INTERPRETABLE, Verdict.NOT_INTERPRETABLE),
+    ],
+)
+def test_small_tables_bound_nothing(verdict: Verdict, left: Verdict) -> None:
+    result = Result(0.5, verdict)
+    for rows, wanted in ((99, left), (100, verdict)):
+        found = list(by_name({TRAIN: rows, HOLDOUT: 200, SYNTHETIC: 200}).values())
+        assert interpretable({"m": result}, found)["m"].verdict is wanted
+
+
+def test_what_stops_a_verdict_is_graver_than_what_caps_it() -> None:
+    stopping, capping = Gate("s", False, "", ("*",)), Gate("c", False, "", caps=("m",))
+    for found in ([stopping, capping], [capping, stopping]):
+        assert interpretable({"m": Result(0.5, Verdict.BOUNDED)}, found)["m"].verdict is Verdict.NOT_INTERPRETABLE
+    both = {"m": Result(0.5, Verdict.BOUNDED), "n": Result(0.5, Verdict.BOUNDED)}
+    assert [r.verdict for r in interpretable(both, [capping]).values()] == [Verdict.INCONCLUSIVE, Verdict.BOUNDED]
+    assert [r.verdict for r in interpretable(both, [replace(capping, passed=True)]).values()] == [Verdict.BOUNDED] * 2
+
+
+@pytest.mark.parametrize("tests", [(), (LabelTest("t", 1.0, np.zeros(9)),)])
+@pytest.mark.parametrize("verdict", [Verdict.LEAK, Verdict.BOUNDED, Verdict.INCONCLUSIVE])
+def test_a_gate_for_all_stops_verdicts_with_tests_and_without(verdict: Verdict, tests: tuple[LabelTest, ...]) -> None:
+    stopped = interpretable({"m": Result(0.5, verdict, tests=tests)}, [Gate("g", False, "", ("*",))])["m"]
+    assert stopped.verdict is Verdict.NOT_INTERPRETABLE
+    assert (stopped.value, stopped.tests) == (0.5, tests)
+    described = {"m": Result(0.5, tests=tests)}
+    assert interpretable(described, [Gate("g", False, "", ("*",))]) == described
 
 
 @pytest.mark.parametrize(
@@ -200,11 +250,51 @@ def test_g4_needs_distances_of_the_holdout(details: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("mde", "passed"), [(0.04, True), (0.05, True), (0.06, False)])
 def test_g5_compares_what_can_be_detected_with_the_margin(mde: float, passed: bool) -> None:
-    found = by_name(results={"dcr_share": Result(0.5, mde=mde, details={"margin": 0.05})})[POWER]
+    bounded = {"dcr_share": Result(0.5, Verdict.BOUNDED, mde=mde, details={"margin": 0.05})}
+    found = by_name(results=bounded)[POWER]
     assert found.passed is passed
-    assert found.stops == ()
-    assert f"{100 * mde:.1f} %" in found.message
+    assert (found.stops, found.caps) == ((), () if passed else ("dcr_share",))
+    assert f"dcr_share {100 * mde:.1f} % (margin 5.0 %)" in found.message
+    left = interpretable(bounded, [found])["dcr_share"].verdict
+    assert left is (Verdict.BOUNDED if passed else Verdict.INCONCLUSIVE)
     assert POWER not in by_name(results={"dcr_share": Result(None)})
+
+
+@pytest.mark.parametrize(
+    ("name", "mde", "passed"),
+    [
+        ("membership_inference", 0.025, True),  # of the AUC: 5 % of 2 AUC - 1
+        ("membership_inference", 0.0251, False),
+        ("dcr_overlap", 0.05, True),
+        ("dcr_overlap", 0.051, False),
+        ("nndr", 0.05, True),
+        ("nndr", 0.051, False),
+    ],
+)
+def test_g5_asks_every_metric_on_the_scale_of_its_margin(name: str, mde: float, passed: bool) -> None:
+    results = {
+        "dcr_share": Result(0.5, mde=0.01, details={"margin": 0.05}),
+        name: Result(0.5, mde=mde, details={"margin": 0.05}),
+    }
+    found = by_name(results=results)[POWER]
+    assert found.passed is passed
+    assert found.caps == (() if passed else (name,))
+
+
+@pytest.mark.parametrize("mde", [0.0, None])
+def test_g5_where_nothing_varies(mde: float | None) -> None:
+    still = Result(0.5, Verdict.BOUNDED, p_value=1.0, mde=mde, details={"margin": 0.05})
+    found = by_name(results={"membership_inference": still})[POWER]
+    assert not found.passed
+    assert found.caps == ("membership_inference",)
+    assert "nothing varies" in found.message
+    described = replace(still, details={})
+    assert POWER not in by_name(results={"membership_inference": described, "nndr": replace(still, details={})})
+
+
+def test_g5_leaves_out_what_was_not_computed() -> None:
+    unknown = Result(0.5, p_value=0.4, details={"margin": 0.05})
+    assert POWER not in by_name(results={"nndr": unknown, "clones": replace(unknown, mde=0.5)})
 
 
 # ---------------------------------------------------------------------------------------------- the split check
@@ -404,6 +494,7 @@ def test_small_tables_detect_little(fair: tuple[pd.DataFrame, ...]) -> None:
     report, passed = evaluated(train.head(60), holdout.head(99), fresh.head(80))
     assert not passed[POWER]
     assert not passed[SIZES]
+    assert report.metrics["clones"].verdict is Verdict.INCONCLUSIVE  # no copy among 60 rows bounds nothing
     mde = report.metrics["dcr_share"].mde
     assert mde is not None
     assert mde > 0.05

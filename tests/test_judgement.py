@@ -66,6 +66,43 @@ def plain_holm(p_values: Mapping[str, float]) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------- adjustment
 
 
+@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0, 1.0), (5.0, 1.0, 0.3, 0.3), (10.0, 10.0, 10.0, 10.0)])
+def test_weights_share_out_the_false_alarms(weights: tuple[float, ...]) -> None:
+    """Of independent tests: the chance that any p / weight is as small as this one; equal weights change nothing."""
+    rng = np.random.default_rng(3)
+    drawn = rng.random((4, 20_000))
+    observed = (0.99, 0.5, 0.3, 0.2)
+    names = [f"t{i}" for i in range(4)]
+    tests = {n: (x, d) for n, x, d in zip(names, observed, drawn, strict=True)}
+    found = westfall_young(tests, dict(zip(names, weights, strict=True)))
+    level = min((1 - x) / w for x, w in zip(observed, weights, strict=True))
+    expected = 1 - math.prod(1 - min(1.0, w * level) for w in weights)
+    assert min(found.values()) == pytest.approx(expected, abs=0.01)
+    if len(set(weights)) == 1:
+        assert found == westfall_young(tests)
+
+
+def test_weighted_reports_err_at_their_level() -> None:
+    """Draws in place of the observed labels: the smallest adjusted p is at most 0.05 in 5 % of reports."""
+    rng = np.random.default_rng(5)
+    hits, reports = 0, 2000
+    for _ in range(reports):
+        base = rng.normal(size=(3, 200))
+        base[1] += base[0]  # dependent
+        base[2] = np.floor(base[2])  # few values
+        tests = [
+            LabelTest(f"t{i}", float(x[0]), x[1:], w)
+            for i, (x, w) in enumerate(zip(base, (1.0, 0.3, 5.0), strict=True))
+        ]
+        hits += min(p for _, p in adjusted({"m": result(*tests)}).tests.values()) <= 0.05
+    assert 0.035 <= hits / reports <= 0.06
+
+
+def test_a_test_without_weight_is_refused() -> None:
+    with pytest.raises(ValueError, match="weight"):
+        LabelTest("t", 0.0, np.zeros(9), 0.0)
+
+
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.integers(1, 5), st.integers(1, 25), st.sampled_from([3, 50, 10**6]), st.integers(0, 10**6))
 def test_westfall_and_young_is_the_closed_test(count: int, draws: int, values: int, seed: int) -> None:
@@ -335,6 +372,7 @@ def test_gates_take_the_verdict_away() -> None:
     assert verdicts(Gate("g", False, "", ("*",))) == before | {
         "tested": V.NOT_INTERPRETABLE,
         "bounded": V.NOT_INTERPRETABLE,
+        "untested": V.NOT_INTERPRETABLE,
     }
     assert verdicts(Gate("g", False, "", ("named", "nothing", "absent"))) == before | {"named": V.NOT_INTERPRETABLE}
     found = interpretable(results, [Gate("g", False, "", ("*",))])

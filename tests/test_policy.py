@@ -184,7 +184,19 @@ def test_a_bad_value_is_one_sentence_that_names_its_key(write: Write, text: str,
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1", "daskpriv", "- daskpriv_policy: 1", "level: 0.9", "daskpriv_policy: 2", "daskpriv_policy: '1'", "~"],
+    [
+        "",
+        "1",
+        "daskpriv",
+        "- daskpriv_policy: 1",
+        "level: 0.9",
+        "daskpriv_policy: 2",
+        "daskpriv_policy: '1'",
+        "daskpriv_policy: true",
+        "daskpriv_policy: yes",
+        "daskpriv_policy: 1.0",
+        "~",
+    ],
 )
 def test_what_is_no_policy_is_told_how_one_begins(write: Write, text: str) -> None:
     assert "the first line must say daskpriv_policy: 1" in refused(write(text))
@@ -356,7 +368,7 @@ def test_a_policy_moves_the_margins_of_verdicts(command: Callable[..., Result], 
         "margins": dict(policy_of(None).margins),
         "gates": dict(policy_of(None).gates),
     }
-    path = write(HEAD + "margins: {dcr_share: 0.9}\ngates: {rows: 301}\n")
+    path = write(HEAD + "margins: {dcr_share: 0.9}\n")
     assert command("--policy", str(path)).exit_code == 0
     after = report_in(tmp_path)
     assert after["metrics"]["dcr_share"]["verdict"] == "BOUNDED"
@@ -365,7 +377,17 @@ def test_a_policy_moves_the_margins_of_verdicts(command: Callable[..., Result], 
     assert after["metrics"]["dcr_share"]["p_value"] == share["p_value"]
     assert after["metrics"]["clones"] == before["metrics"]["clones"]
     assert after["settings"]["policy"]["margins"] == {**policy_of(None).margins, "dcr_share": 0.9}
-    assert [g["passed"] for g in after["gates"] if g["name"] == "sizes"] == [False]
+
+
+def test_a_policy_says_how_many_rows_bound_a_leak(command: Callable[..., Result], write: Write, tmp_path: Path) -> None:
+    """Tables of 300 rows: what was BOUNDED is not, when 301 are asked for; a leak stays one."""
+    for rows, passed, share in ((300, True, "BOUNDED"), (301, False, "INCONCLUSIVE")):
+        path = write(f"{HEAD}margins: {{dcr_share: 0.9}}\ngates: {{rows: {rows}}}\n")
+        assert command("--policy", str(path)).exit_code == 0
+        found = report_in(tmp_path)
+        assert [g["passed"] for g in found["gates"] if g["name"] == "sizes"] == [passed]
+        assert found["metrics"]["dcr_share"]["verdict"] == share
+        assert found["metrics"]["clones"]["verdict"] == found["overall"]["verdict"] == "LEAK"
 
 
 def test_a_policy_of_a_bounded_release(command: Callable[..., Result], write: Write, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from daskpriv.stats.grid import SHARES, Grid
+from daskpriv.stats.grid import SHARES, Grid, rank_of
 from daskpriv.stats.ranks import auc_of_cells, berk_jones
 from daskpriv.stats.two_samples import Comparison, TwoSamples, counted
 
@@ -251,7 +251,7 @@ def test_a_rate_is_reached_where_it_is_a_whole_number_of_rows(rate: float) -> No
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(two(), st.sampled_from([Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)]), st.integers(1, 30))
+@given(two(), st.sampled_from([Fraction(1, 8), Fraction(1, 5), Fraction(1, 2), Fraction(7, 10)]), st.integers(1, 30))
 def test_the_list_is_that_of_benjamini_and_hochberg(
     samples: tuple[list[float], list[float]], discovery: Fraction, window: int
 ) -> None:
@@ -264,13 +264,29 @@ def test_the_list_is_that_of_benjamini_and_hochberg(
     if not wanted:
         assert found.listed == (0, 0, -math.inf)
         return
+    assert threshold == max(wanted)
     assert others == sum(y <= threshold for y in b)
-    passing = [
-        v
-        for v in {*a, *b}
-        if Fraction(1 + sum(y <= v for y in b), 1 + len(b)) * len(a) <= discovery * sum(x <= v for x in a)
-    ]
-    assert threshold == max(passing)
+
+
+@pytest.mark.parametrize("window", [1 << 21, 3, 1])
+def test_rows_of_the_other_sample_end_no_list(window: int) -> None:
+    """Two of b follow the ten listed values of a and would still pass; they are not among the list's false members."""
+    a, b = [0.1] * 10 + [0.9] * 2, [0.2, 0.3, *([0.8] * 20)]
+    assert compared(a, b, (), window, 0.5)[0].listed == (10, 0, 0.1)
+    assert compared(a, [0.05, *b], (), window, 0.5)[0].listed == (10, 1, 0.1)
+
+
+@pytest.mark.parametrize("discovery", [0.05, 0.07, 0.1, 0.2, 0.3, 0.7])
+def test_a_list_is_reached_where_the_rule_holds_with_equality(discovery: float) -> None:
+    """(1 + 0) / (1 + n_b) = q k / n_a: seven tenths of 10 are 7, though 0.7 x 10 x 11 need not be 77 in binary."""
+    rate = Fraction(str(discovery))
+    for times in range(1, 40):
+        n_a, k = rate.numerator * times, times  # p = 1 / (1 + n_b) and q k / n_a = 1 / rate.denominator
+        n_b = rate.denominator - 1
+        found = compared([0.0] * k + [1.0] * (n_a - k), [0.5] * n_b, (), discovery=discovery)[0]
+        assert found.listed[:2] == (k, 0), times
+        fewer = compared([0.0] * (k - 1) + [1.0] * (n_a - k + 1), [0.5] * n_b, (), discovery=discovery)[0]
+        assert fewer.listed[0] == 0, times
 
 
 @pytest.mark.parametrize("discovery", [0.05, 0.1, 0.2])
@@ -329,8 +345,16 @@ def test_the_usual_shares_make_few_cells_that_hold_what_they_say() -> None:
     assert edges[-1] == values.max()
     held = np.searchsorted(np.sort(values), edges[1:], side="right")
     assert (held >= np.array(SHARES) * n - 1e-6).all()
-    # Seven hundredths of 30 000 are a little more than 2 100 in binary: at most one row too many.
-    assert (held < np.array(SHARES) * n + 1.001).all()
+    wanted = [math.ceil(Fraction(str(share)) * n) for share in SHARES]
+    assert held.tolist() == wanted
+
+
+@pytest.mark.parametrize("share", [i / 100 for i in range(101)] + [0.001, 0.005])
+def test_a_share_is_the_decimal_number_it_is_written_as(share: float) -> None:
+    for n in (1, 7, 100, 700, 30_000, 10**9):
+        values = Fraction(round(share * 1000), 1000) * n
+        assert rank_of(share, n) == max(0, -(-values.numerator // values.denominator) - 1)
+    assert Grid.of(700, (share,), distinct=False).selection.rank.tolist() == [rank_of(share, 700)]
 
 
 def test_all_zero_values_have_one_edge() -> None:

@@ -28,6 +28,7 @@ from daskpriv.evidence import (
     Request,
 )
 from daskpriv.metrics.base import Answers, LabelTest, Result, Verdict, judge
+from daskpriv.stats.detectable import REACH
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.intervals import normal_quantile
 from daskpriv.stats.labels import DRAWS
@@ -37,7 +38,6 @@ from daskpriv.stats.thinning import none_drawn
 TIES = ("fractional", "strict", "half", "size")
 _TO_TRAIN = Neighbours(SYNTHETIC, TRAIN)
 _TO_HOLDOUT = Neighbours(SYNTHETIC, HOLDOUT)
-_POWER = 1.645 + 0.8416
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class DcrShare:
             verdict=verdict,
             interval=interval if value == center else None,
             p_value=test.p_value if spread else 1.0,
-            mde=_POWER * spread / (1 - pi),
+            mde=REACH * spread / (1 - pi) if spread else None,
             details=details,
             reading=text,
             warnings=warnings,

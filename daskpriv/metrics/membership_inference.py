@@ -33,13 +33,13 @@ from daskpriv.metrics._attacks import (
 from daskpriv.metrics._clearbox_mi import PublishedTest
 from daskpriv.metrics._guesses import auc_interval, risks, roc
 from daskpriv.metrics.base import Answers, Result, drawn_labels, judge_test
+from daskpriv.stats.detectable import mde
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.labels import DRAWS, Labels
 from daskpriv.stats.multiple import westfall_young
 from daskpriv.stats.two_samples import WINDOW, Comparison, TwoSamples
 
 RATES = (1e-4, 1e-3, 1e-2, 1e-1)
-_POWER = 1.645 + 0.8416
 _CANNOT_SHOW = (
     "The error rates are averages over all rows of one release, not those of one record; attackers with models of the "
     "generator, with several releases or with another distance can do better."
@@ -221,7 +221,7 @@ class MembershipInference:
             interval=auc_interval(found[DISTANCE], facts),
             p_value=best["p_adjusted"],
             expected=0.5,
-            mde=_POWER * float(np.std(tests[DISTANCE][0].drawn)),
+            mde=mde(tests[DISTANCE][0], 1.0),
             details=details,
             reading=_reading(details),
             cannot_show=_CANNOT_SHOW,

@@ -17,6 +17,7 @@ from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighb
 from daskpriv.metrics import _binned, _orders, _pooled
 from daskpriv.metrics._orders import Orders
 from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test, shift
+from daskpriv.stats.detectable import mde
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.selection import Quantiles
 
@@ -239,6 +240,7 @@ def _compared(
         value,
         p_value=p,
         verdict=judge_test(p, low, high, margin, facts.level),
+        mde=mde(tests[1], 2.0),
         reading=f"{_told(value)}, and at {expected:.3f} towards holdout (p = {p:.4f}).",
         tests=tests,
         **common,

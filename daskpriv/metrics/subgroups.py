@@ -30,6 +30,7 @@ _REAL = (TRAIN, HOLDOUT)
 _DECILES = tuple(i / 10 for i in range(1, 10))
 _DISTANCES = tuple(i / 20 for i in range(1, 21))
 _ISOLATION = "isolation"
+_WEIGHT = 0.3  # many tests, each about a few rows
 _ROUNDING = 1000  # units of credit that the sharing of ties may lose
 
 
@@ -222,7 +223,7 @@ class _Group:
             partial["rows"][:, members].sum(axis=1),
             partial["credit"][:, members].sum(axis=1),
             partial["drawn credit"][:, members].sum(axis=1),
-            LabelTest("", float(auc_of_cells(cells[0], cells.sum(axis=0))), auc),
+            LabelTest("", float(auc_of_cells(cells[0], cells.sum(axis=0))), auc, _WEIGHT),
         )
 
     @property
@@ -232,7 +233,7 @@ class _Group:
 
     @property
     def share(self) -> LabelTest:
-        return LabelTest("", float(self.credit[0]), self.drawn.astype(np.float64))
+        return LabelTest("", float(self.credit[0]), self.drawn.astype(np.float64), _WEIGHT)
 
     def line(self, facts: Facts) -> dict[str, Any]:
         """What the report says of it. The interval is that of random labels around the share found."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -18,6 +19,32 @@ class Chart:
 
     def _repr_svg_(self) -> str:
         return self.svg
+
+
+def effect_bar(effect: Mapping[str, Any] | None, wide: float = 160.0) -> dict[str, float | None] | None:
+    """Where the parts of a bar lie, from 0 to `wide`: the interval, the value, the margin and 0, on one scale.
+
+    An end that is None lies beyond the bar.
+    """
+    if not effect or not effect["interval"]:
+        return None
+    low, high, _ = effect["interval"]
+    known = [x for x in (0.0, low, high, effect["value"], 2 * (effect["margin"] or 0.0)) if x is not None]
+    first, last = min(known), max(known)
+    room = (last - first) * 0.05 or 1.0
+
+    def place(x: float | None) -> float | None:
+        return None if x is None else round((x - first + room) / (last - first + 2 * room) * wide, 1)
+
+    start, stop = place(low) or 0.0, wide if high is None else place(high) or 0.0
+    value = place(effect["value"])
+    return {
+        "low": start,
+        "width": round(max(stop - start, 1.5), 1),
+        "value": None if value is None else round(value - 1.5, 1),
+        "margin": place(effect["margin"]),
+        "zero": place(0.0),
+    }
 
 
 def dcr_chart(details: dict[str, Any]) -> Chart:

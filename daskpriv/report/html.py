@@ -8,8 +8,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from daskpriv.report.charts import dcr_chart
-from daskpriv.report.text import number
+from daskpriv.report.charts import dcr_chart, effect_bar
+from daskpriv.report.text import amount, between, number
+from daskpriv.report.words import JUDGED, LEGEND, QUESTIONS, overall
 
 
 @cache
@@ -21,7 +22,8 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = number
+    environment.filters |= {"number": number, "amount": amount, "between": between}
+    environment.globals |= {"questions": QUESTIONS, "legend": LEGEND}
     return environment.get_template("page.html")
 
 
@@ -29,6 +31,15 @@ def page(report: dict[str, Any], fragment: bool = False) -> str:
     """Draw `report` (`Report.to_dict()` or a parsed report.json); `fragment` leaves out the document frame."""
     dcr = report["metrics"].get("dcr")
     chart = Markup(dcr_chart(dcr["details"]).svg) if dcr and dcr["details"] else None  # noqa: S704  (our own SVG, texts escaped)
-    text = _template().render(r=report, chart=chart, fragment=fragment)
+    judged, described = [], []
+    for name, m in report["metrics"].items():
+        m = {"effect": None, **m}  # a report.json of an earlier version has none
+        if m["verdict"] in JUDGED or m["p_value"] is not None:
+            judged.append((name, m, effect_bar(m["effect"])))
+        else:
+            described.append((name, m))
+    text = _template().render(
+        r=report, chart=chart, fragment=fragment, why=overall(report), judged=judged, described=described
+    )
     # A report.json may hold halves of characters, which no file can.
     return text.encode("utf-8", "replace").decode("utf-8")

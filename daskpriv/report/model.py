@@ -14,17 +14,19 @@ from typing import Any
 from daskpriv.errors import InputError
 from daskpriv.protocol import Result, Verdict
 from daskpriv.report.charts import Chart, dcr_chart
+from daskpriv.report.effects import effect_of
 from daskpriv.report.html import page
 from daskpriv.report.rules import Rule
 from daskpriv.report.shareable import shareable
 from daskpriv.report.text import summary
+from daskpriv.report.words import level_of
+from daskpriv.stats.levels import alpha_of
 from daskpriv.tables.files import refuse_secrets, shown
 from daskpriv.tables.retry import http_status, is_transient
 from daskpriv.tables.sinks import join, put, remove
 from daskpriv.tables.stores import knock, service, told
 
 FORMAT = 1
-_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Report:
     def verdict(self) -> Verdict:
         """The gravest verdict of all metrics, where a leak must also hold among all tests of the report.
 
-        A metric alone errs in 5 % of reports without a leak; the report as a whole errs in 5 % too.
+        A metric alone errs in 5 % of reports without a leak (1 - the policy's level); the report as a whole does too.
         """
         held: set[Verdict] = {m.verdict for m in self.metrics.values()} - {Verdict.LEAK}
         if self.leaks:
@@ -86,12 +88,18 @@ class Report:
     def leaks(self) -> list[str]:
         """Metrics that say LEAK, and still do when their p-value is adjusted for the other tests."""
         named = sorted(n for n, m in self.metrics.items() if m.verdict is Verdict.LEAK)
-        return [n for n in named if self.adjusted.get(n, 0.0) <= _LEVEL]
+        return [n for n in named if self.adjusted.get(n, 0.0) <= alpha_of(self.level)]
+
+    @property
+    def level(self) -> float:
+        """The level of the policy: of intervals, and 1 - level the share of harmless tables that may be called LEAK."""
+        return level_of(self.settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and strings: what report.json holds. NaN and infinities become None."""
-        metrics = {}
+        metrics, margins = {}, self.settings.get("policy", {}).get("margins", {})
         for name, m in self.metrics.items():
+            effect = effect_of(name, m, margins.get(name), self.level)
             metrics[name] = {
                 "value": m.value,
                 "interval": list(m.interval) if m.interval else None,
@@ -99,6 +107,7 @@ class Report:
                 "p_adjusted": self.adjusted.get(name),
                 "verdict": m.verdict.value,
                 "expected": m.expected,
+                "effect": effect.told() if effect else None,
                 "mde": m.mde,
                 "details": m.details,
                 "reading": m.reading,
@@ -114,6 +123,7 @@ class Report:
             "metrics": metrics,
             "overall": {
                 "verdict": self.verdict.value,
+                "level": self.level,
                 "leaks": self.leaks,
                 "p_adjusted": min(self.adjusted.values(), default=None),
                 "tests": [{"test": n, "p_value": p, "p_adjusted": q} for n, (p, q) in sorted(self.tests.items())],

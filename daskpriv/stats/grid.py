@@ -5,8 +5,10 @@ The cells of a permutation test must not know the labels: edges come from the po
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,18 @@ from daskpriv.stats.selection import Selection
 
 # Fine where small distances are: shares of 0.0001 to 0.01 in steps of about a quarter, then percents.
 SHARES = tuple(sorted({*(float(x) for x in np.geomspace(1e-4, 1e-2, 20)), *(i / 100 for i in range(1, 101))}))
+
+
+def rank_of(share: float, n: int) -> int:
+    """The 0-based rank of the smallest of `n` values that at least so large a share of them does not exceed.
+
+    The share is the decimal number it is written as: seven hundredths of 100 values are 7, though 0.07 * 100 is a
+    little more in binary.
+
+    >>> rank_of(0.07, 100), rank_of(0.071, 100), rank_of(0.0, 100)
+    (6, 7, 0)
+    """
+    return min(max(math.ceil(Fraction(str(share)) * n) - 1, 0), n - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +50,7 @@ class Grid:
     @classmethod
     def of(cls, n: int, shares: Sequence[float] = SHARES, distinct: bool = True) -> Grid:
         """Begin: the edges are the smallest values that at least so many of the `n` pooled values do not exceed."""
-        ranks = [min(max(int(np.ceil(s * n)) - 1, 0), n - 1) for s in shares] if n else []
+        ranks = [rank_of(s, n) for s in shares] if n else []
         return cls(Selection.at(sorted(set(ranks)) if distinct else ranks), distinct)
 
     def chunk(self, values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -13,10 +13,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpriv.stats.counts import Counted, counted, dot, merged
 from daskpriv.stats.selection import Selection
 
+__all__ = ["WINDOW", "Comparison", "TwoSamples", "counted"]
+
 WINDOW = 1 << 21
-Counted = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 Partial = NDArray[np.int64] | Counted | None
 _NONE = (0, 0, -np.inf)
 
@@ -40,8 +42,9 @@ class Comparison:
         Guessing "a" at values up to the threshold: the largest threshold whose share of b is at most the rate.
         The threshold is -inf where even the smallest value is too much.
     listed : (members, others, threshold)
-        Guessing "a" up to the largest threshold at which conformal p-values of a against b pass Benjamini and
-        Hochberg's rule at the false discovery rate asked for (Bates et al. 2023); (0, 0, -inf) where none does.
+        The values of a whose conformal p-values against b Benjamini and Hochberg's rule rejects at the false
+        discovery rate asked for (Bates et al. 2023), the values of b that lie no higher than the largest of them, and
+        that largest one; (0, 0, -inf) where none is rejected.
     """
 
     n_a: int
@@ -124,7 +127,7 @@ class TwoSamples:
         if x is None or y is None:
             return y if x is None else x
         if isinstance(x, tuple) and isinstance(y, tuple):
-            return _merged(x, y)
+            return merged(x, y)
         assert not isinstance(x, tuple) and not isinstance(y, tuple)
         return x + y
 
@@ -155,15 +158,15 @@ class TwoSamples:
         return _Walk(
             int(a[-1]),
             int(b[-1]),
-            w.wins + _dot(count_a, over_a),
-            w.squares_a + _dot(count_a, over_a, over_a),
-            w.squares_b + _dot(count_b, under_b, under_b),
+            w.wins + dot(count_a, over_a),
+            w.squares_a + dot(count_a, over_a, over_a),
+            w.squares_b + dot(count_b, under_b, under_b),
             max(w.above, *gaps),
             max(w.below, *(-g for g in gaps)),
             w.area + self._area(values, gaps),
             float(values[-1]),
             tuple(self._rate(r, old, values, a, b) for r, old in zip(self.rates, w.at_rates, strict=True)),
-            self._listed(values, a, b),
+            self._listed(values, count_a, a, b),
         )
 
     def _area(self, values: NDArray[np.float64], gaps: Sequence[int]) -> float:
@@ -187,14 +190,22 @@ class TwoSamples:
         return (int(a[allowed - 1]), int(b[allowed - 1]), float(values[allowed - 1])) if allowed else old
 
     def _listed(
-        self, values: NDArray[np.float64], a: NDArray[np.int64], b: NDArray[np.int64]
+        self, values: NDArray[np.float64], count_a: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]
     ) -> tuple[int, int, float]:
-        """Benjamini and Hochberg: the last value whose conformal p-value is at most discovery x rank / n_a."""
-        passing = np.flatnonzero((1 + b) * float(self.n_a) <= self.discovery * a * float(self.n_b + 1))
-        if not len(passing):
-            return self.walk.listed
-        last = passing[-1]
-        return int(a[last]), int(b[last]), float(values[last])
+        """Benjamini and Hochberg: the last value of a whose conformal p-value is at most discovery x rank / n_a.
+
+        Values that only b holds end no list: what is listed are values of a, and rows of b count up to the last one.
+        """
+        rate = Fraction(str(self.discovery))
+
+        def passes(i: int) -> bool:
+            return (1 + int(b[i])) * self.n_a <= rate * int(a[i]) * (self.n_b + 1)
+
+        bound = self.discovery * a * float(self.n_b + 1)
+        # Rounding decides nothing: whatever passes nearly is looked at again in integers.
+        nearly = np.flatnonzero((count_a > 0) & ((1 + b) * float(self.n_a) <= bound * (1 + 1e-9)))
+        last = next((int(i) for i in nearly[::-1] if passes(int(i))), None)
+        return self.walk.listed if last is None else (int(a[last]), int(b[last]), float(values[last]))
 
     def _finished(self, w: _Walk) -> Comparison:
         n_a, n_b = self.n_a, self.n_b
@@ -213,40 +224,3 @@ class TwoSamples:
         above, below = w.above / pairs, w.below / pairs
         rates = dict(zip(self.rates, w.at_rates, strict=True))
         return Comparison(n_a, n_b, float(theta), variance, max(above, below), above, below, w.area, rates, w.listed)
-
-
-def counted(a: NDArray[np.float64], b: NDArray[np.float64]) -> Counted:
-    """Distinct values of two samples, ascending, with their counts in each; NaN is left out.
-
-    >>> counted(np.array([0.5, 0.1]), np.array([0.5]))
-    (array([0.1, 0.5]), array([1, 1]), array([0, 1]))
-    """
-    pooled = np.concatenate([a, b]) + 0.0
-    side = np.repeat([0, 1], [len(a), len(b)])
-    keep = ~np.isnan(pooled)
-    values, place = np.unique(pooled[keep], return_inverse=True)
-    both = np.bincount(place * 2 + side[keep], minlength=2 * len(values)).reshape(-1, 2)
-    return values, both[:, 0].astype(np.int64), both[:, 1].astype(np.int64)
-
-
-def _merged(x: Counted, y: Counted) -> Counted:
-    values, place = np.unique(np.concatenate([x[0], y[0]]), return_inverse=True)
-    out = []
-    for i in (1, 2):
-        total = np.zeros(len(values), np.int64)
-        np.add.at(total, place, np.concatenate([x[i], y[i]]))
-        out.append(total)
-    return values, out[0], out[1]
-
-
-def _dot(*factors: NDArray[np.int64]) -> int:
-    """The exact sum of products of non-negative integers."""
-    if sum(int(f.max(initial=0)).bit_length() for f in factors) + len(factors[0]).bit_length() < 63:
-        out = factors[0]
-        for f in factors[1:]:
-            out = out * f
-        return int(out.sum())
-    wide = factors[0].astype(object)
-    for f in factors[1:]:
-        wide = wide * f.astype(object)
-    return int(wide.sum())

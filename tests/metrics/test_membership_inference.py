@@ -427,7 +427,7 @@ def test_all_rows_equal() -> None:
     assert [a["auc"] for a in found.details["attacks"].values()] == [0.5] * 3
     assert found.interval is None
     assert found.p_value == 1.0
-    assert found.mde == 0.0
+    assert found.mde is None
     assert found.details["risks"] == [0.0] * 4
     assert found.details["clearbox"]["membership_inference_mean_risk_score"] == 0.0
 
