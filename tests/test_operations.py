@@ -281,12 +281,12 @@ def test_a_named_store_is_kept_and_used_again() -> None:
     again = evaluate("--store", "st", "--log-json")
     assert again.exit_code == 0
     second = costs()
-    assert second["pieces_used_again"] == len(pieces("st")) == 36
+    assert second["pieces_used_again"] == len(pieces("st")) == 42
     assert second["pairs"] == 0 < first["pairs"]
     assert numbers() == whole
     events = [json.loads(line) for line in again.stderr.splitlines()]
     named = next(i for i, e in enumerate(events) if e["event"] == "RunNamed")
-    assert events[named]["kept"] == 36
+    assert events[named]["kept"] == 42
     assert {e["run"] for e in events[named:]} == {first["name"]}
     assert {e["run"] for e in events[:named]} == {""}
     assert "no run is open" in sentence(invoke("runs", "resume", "--store", "st"))
@@ -350,7 +350,7 @@ def test_content_counts_and_not_where_it_lies(folder: Path) -> None:
     synthetic.iloc[400:].to_parquet("parts/b.parquet", index=False)
     done = evaluate("--synthetic", "parts", "--store", "st", "--quiet", "--seed", "7")
     assert done.exit_code == 0, done.stderr
-    assert (costs()["name"], costs()["pieces_used_again"]) == (name, 36)
+    assert (costs()["name"], costs()["pieces_used_again"]) == (name, 42)
 
 
 @pytest.mark.usefixtures("folder", "threads")

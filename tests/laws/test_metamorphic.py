@@ -315,7 +315,7 @@ def test_duplicates_in_train_are_defined(kind: str) -> None:
 @pytest.mark.parametrize("missing", ["level", "gower", "clearbox"])
 def test_input_frames_are_never_changed(missing: str, tmp_path: Path) -> None:
     """(15) Neither values, nor types, index or columns, also where files with every row are written."""
-    tables = mapped(some_tables(15), lambda f: f.set_index(np.arange(len(f))[::-1]))
+    tables = mapped(some_tables(16), lambda f: f.set_index(np.arange(len(f))[::-1]))
     before = mapped(tables, lambda f: f.copy(deep=True))
     measured(tables, missing=missing, weights={"age": 2.0}, output=tmp_path, internal=True, group_by=["ok"])
     for name, frame in tables.items():

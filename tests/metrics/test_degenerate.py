@@ -224,4 +224,5 @@ def test_tables_that_are_none_are_refused_in_one_sentence(role: str, how: str) -
         return
     with pytest.raises(daskpriv.InputError) as told:
         daskpriv.evaluate(**given, metrics="all")
-    assert re.fullmatch(rf"{role}: [01] row\(s\), this evaluation needs at least [12]\.", str(told.value))
+    says = rf"{role}: [01] row\(s\), this evaluation needs at least [12]; give more rows\."
+    assert re.fullmatch(says, str(told.value))
