@@ -329,8 +329,9 @@ def _guesses(found: _Counted) -> list[tuple[int, int]]:
 
 def _stands_out(state: _State) -> dict[str, Any]:
     """The least rise of the log odds of being in train, over the rows that stand out among all and isolated rows."""
-    relative = _counted(state)["relative"]
-    made = [g for first in (0, 2, 3) for g in _guesses(relative.of(slice(first, None)))]
+    found = _counted(state)
+    made = [g for first in (0, 2, 3) for g in _guesses(found["relative"].of(slice(first, None)))]
+    made += _guesses(found["widest"].of(slice(None)))
     rise, right, rows = best_bound(made, 1 - state.facts.level, state.facts.clustering)
     n_train, n_holdout = (state.facts.rows[r] for r in _REAL)
     return {"log_odds": rise - float(np.log(n_train / n_holdout)), "train": right, "rows": rows}

@@ -169,18 +169,19 @@ class Plain:
         limit = max(passing)
         return int((ours <= limit).sum()), int((theirs <= limit).sum()), float(limit)
 
-    def log_odds(self, groups: tuple[float, ...]) -> tuple[float, int, int]:
+    def log_odds(self, groups: tuple[float, ...], widest: bool = False) -> tuple[float, int, int]:
         """The largest lower bound on the log odds of train, over the rows closest for their surroundings.
 
-        In groups of the most isolated rows, for several numbers of rows with all their ties, each at its share of 5 %.
+        In groups of the most isolated rows, for several numbers of rows with all their ties, each at its share of 5 %;
+        with `widest` also over the rows of all with the smallest of the largest differences.
         """
         tried = []
-        for share in groups:
-            far = self.far(share)
-            ranked = np.sort(self.relative[far])
+        ranked_by = [(self.far(share), self.relative) for share in groups]
+        for far, score in [*ranked_by, *([(self.far(0.0), self.widest)] if widest else [])]:
+            ranked = np.sort(score[far])
             numbers = [g for g in (10, 30, 100, 300, 1_000, 10_000, 100_000) if g <= far.sum()]
             for limit in {float(ranked[g - 1]) for g in numbers}:
-                close = far & (self.relative <= limit)
+                close = far & (score <= limit)
                 tried.append((int((close & self.train).sum()), int(close.sum())))
         made = []
         for right, rows in tried:
@@ -249,7 +250,7 @@ def test_the_bound_on_epsilon_is_that_of_plain_loops(
     assert found["level"] == 0.95
     without = evaluated(tables).details
     assert without["epsilon"] is None
-    rise, right, rows = plain.log_odds((0.0, 0.9, 0.98))
+    rise, right, rows = plain.log_odds((0.0, 0.9, 0.98), widest=True)
     assert without["stands_out"]["log_odds"] == pytest.approx(rise - math.log(n_train / n_holdout), abs=1e-9)
     assert (without["stands_out"]["train"], without["stands_out"]["rows"]) == (right, rows)
 
