@@ -12,8 +12,9 @@ import pandas as pd
 from hypothesis import HealthCheck, Phase, settings
 
 import daskpriv
+from daskpriv.engine.executor import Serial
 from daskpriv.metrics import METRICS
-from tests.laws.test_properties import Tables, cut, mixed, smooth
+from tests.laws.test_properties import Tables, cut, mixed, running_on, smooth
 
 Leaves = dict[str, Any]
 Change = Callable[[float], float]
@@ -43,10 +44,11 @@ def some_tables(seed: int, least: int = 30, most: int = 60) -> Tables:
     return {"train": train, "holdout": holdout, "synthetic": synthetic}
 
 
-def measured(tables: Mapping[str, Any], **options: Any) -> Leaves:
+def measured(tables: Mapping[str, Any], executor: Callable[[], Any] = Serial, **options: Any) -> Leaves:
     """Everything that a report says about every metric, as {"metric/details/...": number}, but for its sentences."""
     every = [METRICS[name](**_OPTIONS.get(name, {})) for name in METRICS]
-    report = daskpriv.evaluate(**tables, **{"metrics": every, **options})
+    with running_on(executor):  # tables are so small that threads would mostly wait for each other
+        report = daskpriv.evaluate(**tables, **{"metrics": every, **options})
     return {k: v for k, v in _leaves(report.to_dict()["metrics"], "") if not _WORDS.fullmatch(k)}
 
 
