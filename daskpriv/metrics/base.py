@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from daskpriv.evidence import HOLDOUT, TRAIN, Facts
 from daskpriv.protocol import Answers, LabelTest, Metric, Partial, Result, State, Verdict
 from daskpriv.stats.intervals import normal_quantile
 from daskpriv.stats.labels import DRAWS, Labels, labels
+from daskpriv.stats.levels import alpha_of
 
 __all__ = [
     "Answers",
@@ -19,11 +22,21 @@ __all__ = [
     "Result",
     "State",
     "Verdict",
+    "added",
     "drawn_labels",
     "judge",
     "judge_test",
     "shift",
 ]
+
+
+def added(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """Both partials, what they share added up.
+
+    >>> added({"rows": 2}, {"rows": 3, "hits": 1})
+    {'rows': 5, 'hits': 1}
+    """
+    return {**a, **b, **{k: a[k] + b[k] for k in a.keys() & b.keys()}}
 
 
 def drawn_labels(facts: Facts, draws: int = DRAWS) -> Labels:
@@ -53,7 +66,7 @@ def judge_test(p_value: float, low: float, high: float, margin: float, level: fl
     >>> judge_test(0.5, -0.01, 0.02, 0.05).value
     'BOUNDED'
     """
-    rejects = p_value <= 1 - level
+    rejects = p_value <= alpha_of(level)
     if rejects and low > margin:
         return Verdict.LEAK
     return Verdict.BOUNDED if high < margin and not rejects else Verdict.INCONCLUSIVE

@@ -20,6 +20,7 @@ from daskpriv.stats.detectable import mde
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.histogram import histogram
+from daskpriv.stats.levels import alpha_of
 from daskpriv.stats.selection import Quantiles
 
 PROBABILITIES = {"q01": 0.01, "q05": 0.05, "median": 0.5}
@@ -196,7 +197,7 @@ def _reading(facts: Facts, p: float, overlap: float) -> str:
         else "; train and holdout differ in size, which alone sets their distances apart: the p-value accounts for it, "
         "the overlap does not"
     )
-    closer = "" if p <= 1 - facts.level else "not "
+    closer = "" if p <= alpha_of(facts.level) else "not "
     return (
         f"Synthetic rows are {closer}systematically closer to train than to holdout (p = {p:.4f}); "
         f"the distances overlap by {overlap:.3f}{sizes}."
