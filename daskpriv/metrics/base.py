@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from daskpriv.evidence import HOLDOUT, TRAIN, Facts
-from daskpriv.protocol import Answers, LabelTest, Metric, Partial, Result, State, Verdict
+from daskpriv.protocol import ODDS, Answers, Effect, LabelTest, Metric, Partial, Result, State, Verdict
 from daskpriv.stats.intervals import normal_quantile
 from daskpriv.stats.labels import DRAWS, Labels, labels
 from daskpriv.stats.levels import alpha_of
 
 __all__ = [
+    "ODDS",
     "Answers",
+    "Effect",
     "LabelTest",
     "Metric",
     "Partial",

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
 from daskpriv.metrics import _orders, _pooled
 from daskpriv.metrics._orders import Orders
-from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test, shift
-from daskpriv.stats.detectable import mde
+from daskpriv.metrics.base import Answers, Effect, LabelTest, Result, drawn_labels, judge_test, shift
+from daskpriv.stats.detectable import detectable, mde
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.histogram import histogram
@@ -183,6 +183,13 @@ def _result(state: _State, margin: float) -> Result:
         verdict=judge_test(closer.p_value, low, high, margin, facts.level),
         p_value=closer.p_value,
         mde=mde(closer, 1.0),
+        effect=Effect(
+            "largest difference of the distributions of distances to train and to holdout, beyond chance",
+            (low, high, facts.level),
+            margin,
+            effect,
+            detectable(closer, 1.0),
+        ),
         details=details,
         cannot_show="A few copies among many rows do not move a distribution; see the clones.",
         reading=_reading(facts, closer.p_value, overlap),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours, Request, Widest
 from daskpriv.metrics._isolated import REAL, scores_of, searches
-from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test
+from daskpriv.metrics.base import ODDS, Answers, Effect, LabelTest, Result, drawn_labels, judge_test
 from daskpriv.stats.epsilon import best_bound
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.labels import Labels
@@ -158,6 +158,12 @@ class Exposure:
             judge_test(adjusted, bound["log_odds"], np.inf, self.margin, state.facts.level),
             p_value=adjusted,
             expected=0.0,
+            effect=Effect(
+                "rise of the log odds of being in train, for the rows that stand out",
+                (bound["log_odds"], np.inf, state.facts.level),
+                self.margin,
+                unit=ODDS,
+            ),
             details={**details, "strongest_test": smallest},
             tests=tuple(tests),
             reading=(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, CreditLaw, Evidence, Facts, Neighbours, Request, RowCredits
 from daskpriv.metrics._isolated import REAL, scores_of, searches
-from daskpriv.metrics.base import Answers, LabelTest, Result, added, drawn_labels, judge_test
+from daskpriv.metrics.base import Answers, Effect, LabelTest, Result, added, drawn_labels, judge_test
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.intervals import normal_quantile
 from daskpriv.stats.labels import Labels
@@ -167,6 +167,12 @@ class Subgroups:
             interval=(low, high, facts.level),
             p_value=least,
             expected=0.0,
+            effect=Effect(
+                "excess of the share of train in the group where it is most surprising",
+                (low, high, facts.level),
+                self.margin,
+                strongest["excess"],
+            ),
             tests=tuple(replace(t, name=n) for n, t in tests.items()),
             reading=(
                 f"The share is most surprising for {name.removeprefix('share, ')!r}: {strongest['share']:.4f}, where "
