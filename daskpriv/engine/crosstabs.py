@@ -15,6 +15,7 @@ from daskpriv.engine.stages import Stages, add
 from daskpriv.errors import InputError
 from daskpriv.evidence import Role
 from daskpriv.kernels import crosstab as kernel
+from daskpriv.kernels import planes
 from daskpriv.kernels.gower import frozen
 from daskpriv.space.bins import Bins
 from daskpriv.stats.labels import Labels
@@ -92,7 +93,8 @@ class Crosstabs(Stages):
 def _count(shared: Published[Sets], coded: Coded) -> _ByRole:
     sets = shared.get()
     out = np.zeros(sets.starts[-1], np.int64)
-    kernel.count(coded.load(), *sets.arrays, out)
+    small = int(np.diff(sets.starts).max(initial=0)) <= planes.MOST_CELLS
+    (planes.count_small if small else kernel.count)(coded.load(), *sets.arrays, out)
     return _ByRole({coded.source.role: out})
 
 

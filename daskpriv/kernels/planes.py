@@ -57,13 +57,12 @@ def _lines(count, words):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _used(widths, combinations, starts):  # type: ignore[no-untyped-def]
-    """Which columns are part of a small table, and where their planes begin."""
+def _used(widths, combinations):  # type: ignore[no-untyped-def]
+    """Which columns are part of a set, and where their planes begin."""
     used = np.zeros(len(widths), np.bool_)
-    for t in range(len(combinations)):
-        if starts[t + 1] - starts[t] <= MOST_CELLS:
-            for column in combinations[t]:
-                used[column] = True
+    for columns in combinations:
+        for column in columns:
+            used[column] = True
     return used, np.concatenate((np.zeros(1, np.int64), np.cumsum(np.where(used, widths, 0))))
 
 
@@ -151,23 +150,21 @@ def _begin_alike(a, b, widths):  # type: ignore[no-untyped-def]
 
 @compiled
 def count_small(codes, widths, combinations, starts, out):  # type: ignore[no-untyped-def]
-    """Add the rows to the tables of at most `MOST_CELLS` cells, int64 (starts[-1],); the others stay as they are.
+    """Add the rows to the tables, int64 (starts[-1],), none of which may have more than `MOST_CELLS` cells.
 
-    The arguments are those of `daskpriv.kernels.crosstab.count`; widths are below 255.
+    The arguments are those of `daskpriv.kernels.crosstab.count`.
     """
     n, last = codes.shape[1], combinations.shape[1] - 1
     words = _LINE * max(1, min(n + 511, _ROWS) // 512)
-    used, first = _used(widths, combinations, starts)
+    used, first = _used(widths, combinations)
     planes, prefix = _lines(first[-1], words), _lines(MOST_CELLS, words)
     code, cell, held = np.empty(first[-1], np.int64), np.empty(MOST_CELLS, np.int64), np.empty(len(widths), np.int64)
     for low in range(0, n, 64 * words):
         _cut(codes[:, low : low + 64 * words], used, first, planes, code, held)
-        begun, made = -1, 0
+        made = 0
         for t in range(len(combinations)):
-            if starts[t + 1] - starts[t] > MOST_CELLS:
-                continue
             columns = combinations[t]
-            if begun < 0 or not _begin_alike(columns, combinations[begun], widths):
-                made, begun = _begin(columns, widths, first, planes, code, held, prefix, cell), t
+            if t == 0 or not _begin_alike(columns, combinations[t - 1], widths):
+                made = _begin(columns, widths, first, planes, code, held, prefix, cell)
             a, b = first[columns[last]], first[columns[last]] + held[columns[last]]
             _add(prefix[:made], cell[:made], planes[a:b], code[a:b], out[starts[t] : starts[t + 1]])
