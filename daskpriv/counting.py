@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from daskpriv.evidence import (
     HOLDOUT,
     SYNTHETIC,
     TRAIN,
+    Associations,
     Deviations,
     DrawnMargin,
     Facts,
@@ -29,7 +32,7 @@ from daskpriv.prepare import Surveyed, encode
 from daskpriv.protocol import Answers, Metric
 from daskpriv.space.bins import Bins, ColumnBins, WideAsFloats, hash_places, number_places
 from daskpriv.space.encoding import ColumnCode
-from daskpriv.stats.association import cramers_v
+from daskpriv.stats.association import cramers_v, grade_correlation, of_each
 from daskpriv.stats.combinations import chosen
 from daskpriv.stats.fidelity import deviations, total_variation
 from daskpriv.stats.labels import labels
@@ -38,6 +41,7 @@ from daskpriv.stats.selection import EvenQuantiles, Quantiles
 # Counts of a batch of sets, in all tables, that a unit of work holds and sends.
 _COUNT_BYTES = 64 << 20
 _COMPARED = (SYNTHETIC, HOLDOUT)
+_Arrays = TypeVar("_Arrays", Deviations, Associations)
 
 
 def answered(engine: Engine, surveyed: Surveyed, metrics: Sequence[Metric], facts: Facts) -> Answers:
@@ -110,17 +114,19 @@ def _margin(
     columns = len(bins.columns)
     sets = Sets(bins.widths, _chosen(request, columns, request.most))
     compared: dict[Role, list[Deviations]] = {role: [] for role in _COMPARED if role in tables}
-    association: dict[Role, list[NDArray[np.float64]]] = {role: [] for role in tables}
+    association: dict[Role, list[Associations]] = {role: [] for role in tables if request.order == 2}
     for batch in _batches(sets, 8 * len(tables), facts):
         counts = engine.crosstabs(tables, batch)
         for role, held in compared.items():
             held.append(deviations(counts[role], counts[TRAIN], batch.starts, (facts.rows[role], facts.rows[TRAIN])))
-        if request.order == 2:
-            for role, values in association.items():
-                values.append(_associated(counts[role], batch))
-    together = {role: _joined(held) for role, held in compared.items()}
-    pairs = {role: np.concatenate([np.zeros(0), *values]) for role, values in association.items()}
-    return Margin(sets.combinations, request.of_how_many(columns), together, pairs if request.order == 2 else {})
+        for role, found in association.items():
+            found.append(_associated(counts[role], batch, bins.ordered))
+    return Margin(
+        sets.combinations,
+        request.of_how_many(columns),
+        {role: _joined(Deviations, held) for role, held in compared.items()},
+        {role: _joined(Associations, found) for role, found in association.items()},
+    )
 
 
 def _chosen(request: Margins, columns: int, most: int) -> NDArray[np.int64]:
@@ -131,16 +137,22 @@ def _chosen(request: Margins, columns: int, most: int) -> NDArray[np.int64]:
     return chosen(columns, request.order, most, request.seed)
 
 
-def _joined(held: Sequence[Deviations]) -> Deviations:
-    fields = Deviations.__dataclass_fields__
-    return Deviations(*(np.concatenate([np.zeros(0), *(getattr(d, f) for d in held)]) for f in fields))
+def _joined(kind: type[_Arrays], held: Sequence[_Arrays]) -> _Arrays:
+    def one(name: str) -> NDArray[np.float64]:
+        return np.concatenate([np.zeros(0), *(getattr(h, name) for h in held)])
+
+    return kind(*(one(f.name) for f in fields(kind)))
 
 
-def _associated(counts: NDArray[np.int64], sets: Sets) -> NDArray[np.float64]:
-    """Cramer's V of every pair, missing and other being values of their own; float64 (c,)."""
-    shapes = sets.widths[sets.combinations]
-    tables = (counts[a:b].reshape(shape) for a, b, shape in zip(sets.starts, sets.starts[1:], shapes, strict=False))
-    return np.array([float(cramers_v(t)) for t in tables])
+def _associated(counts: NDArray[np.int64], sets: Sets, ordered: NDArray[np.bool_]) -> Associations:
+    shapes, both = sets.widths[sets.combinations], ordered[sets.combinations].all(axis=1)
+    strength, direction = (of_each(m, counts, sets.starts, shapes) for m in (cramers_v, _in_order))
+    return Associations(strength, np.where(both, direction, np.nan))
+
+
+def _in_order(tables: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Without the last two codes, which are other and missing."""
+    return grade_correlation(tables[:, :-2, :-2])
 
 
 def _batches(sets: Sets, bytes_per_cell: int, facts: Facts) -> Iterator[Sets]:

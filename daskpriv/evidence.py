@@ -224,19 +224,31 @@ class Deviations:
 
 
 @dataclass(frozen=True, eq=False)
+class Associations:
+    """How strongly the two columns of each pair go together in one table; float64 (c,) each.
+
+    cramers_v  in [0, 1]; missing and other are buckets of their own
+    spearman   in [-1, 1], of buckets; rows in missing or other left out; NaN where a column has no order
+    """
+
+    cramers_v: NDArray[np.float64]
+    spearman: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
 class Margin:
     """The answer to `Margins`.
 
     columns      int64 (c, order)  ascending places among the columns of `Facts.names`, line by line
     of_how_many  sets of columns there are; more than c where a subset was counted
     compared     {table: how far it lies from train}, for synthetic and, where there is one, holdout
-    association  {table: float64 (c,)}, Cramer's V of the two columns; only for order 2
+    association  {table: how strongly the columns go together}; only for order 2
     """
 
     columns: NDArray[np.int64]
     of_how_many: int
     compared: Mapping[Role, Deviations]
-    association: Mapping[Role, NDArray[np.float64]] = field(default_factory=dict)
+    association: Mapping[Role, Associations] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,6 +51,7 @@ PRESETS = {
                 "dcr_share": {"ties": "size"},
                 "dcr": {"directions": _DIRECTIONS},
                 "accuracy": {"bins": "paper"},
+                "correlation": {"bins": "paper"},
             },
             metrics=("dcr", "dcr_share"),
             warnings=(

@@ -9,6 +9,7 @@ from daskpriv.errors import InputError
 from daskpriv.metrics.accuracy import Accuracy
 from daskpriv.metrics.base import Metric, Result, Verdict
 from daskpriv.metrics.clones import Clones
+from daskpriv.metrics.correlation import Correlation
 from daskpriv.metrics.dcr import Dcr
 from daskpriv.metrics.dcr_overlap import DcrOverlap
 from daskpriv.metrics.dcr_share import DcrShare
@@ -32,6 +33,7 @@ _EVERY = (
     PrivacyScore,
     NeighbourScores,
     Accuracy,
+    Correlation,
 )
 METRICS: dict[str, type[Any]] = {m.name: m for m in _EVERY}
 
@@ -39,6 +41,7 @@ __all__ = [
     "METRICS",
     "Accuracy",
     "Clones",
+    "Correlation",
     "Dcr",
     "DcrOverlap",
     "DcrShare",

@@ -85,10 +85,8 @@ class Accuracy:
         return [*asked.values(), *(self._noise(m, facts) for m in asked.values())]
 
     def _requests(self, facts: Facts) -> dict[int, Margins]:
-        rows = sum(facts.rows[r] for r in (TRAIN, SYNTHETIC, HOLDOUT) if facts.has(r))
-        most = min(max(int(self.budget / (rows * COUNT_SECONDS)), 1), _MOST_SETS)
         return {
-            order: Margins(order, buckets, self.bins, most if order <= 3 else min(most, _MOST_LARGE_SETS), facts.seed)
+            order: margins_within(self.budget, facts, order, buckets, self.bins)
             for order, buckets in self._asked.items()
             if order <= facts.columns
         }
@@ -122,6 +120,13 @@ class Accuracy:
             {n: _reference(facts, *found) for n, found in orders.items()} if facts.has(HOLDOUT) else None
         )
         return replace(_result(list(orders), details), internal={"accuracy": _every_set(facts, orders.values())})
+
+
+def margins_within(budget: float, facts: Facts, order: int, buckets: int, bins: str) -> Margins:
+    """All sets of columns, or as many as one core counts in `budget` seconds."""
+    rows = sum(facts.rows[r] for r in (TRAIN, SYNTHETIC, HOLDOUT) if facts.has(r))
+    most = min(max(int(budget / (rows * COUNT_SECONDS)), 1), _MOST_SETS)
+    return Margins(order, buckets, bins, most if order <= 3 else min(most, _MOST_LARGE_SETS), facts.seed)
 
 
 def _every_set(facts: Facts, found: Iterable[tuple[Margin, DrawnMargin]]) -> dict[str, list[Any]]:

@@ -113,6 +113,11 @@ class Bins:
         """Codes of each column are below this, int64 (p,)."""
         return np.array([c.width for c in self.columns], np.int64)
 
+    @property
+    def ordered(self) -> NDArray[np.bool_]:
+        """Whether the buckets of each column ascend, other and missing behind them apart; bool (p,)."""
+        return np.array([c.group == NUMBERS for c in self.columns], np.bool_)
+
     def code(self, block: Block) -> NDArray[np.uint8]:
         """The codes of all rows, uint8 (p, n): one line per column."""
         return np.stack([c.code(block) for c in self.columns])

@@ -6,6 +6,8 @@ bits do not depend on which column comes first, on the order of its buckets, or 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,6 +72,34 @@ def grade_correlation(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     # The same products as above, so that the quotient of identical columns is exactly 1.
     own = _sum_of(((first / n) * (x * x))[..., None]) * _sum_of(((second / n) * (y * y))[..., None])
     return np.where(own > 0, np.clip(together / np.sqrt(np.where(own > 0, own, 1.0)), -1.0, 1.0), 0.0)
+
+
+def of_each(
+    measure: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    counts: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    shapes: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """A measure of many tables that lie one after the other, those of equal shape at once.
+
+    Parameters
+    ----------
+    measure : function of int64 (t, r, c) that gives float64 (t,)
+    counts : int64 (starts[-1],)
+    starts : int64 (p + 1,)
+        Table i is [starts[i], starts[i + 1]), in row-major order.
+    shapes : int64 (p, 2)
+
+    Returns
+    -------
+    float64 (p,)
+    """
+    out = np.empty(len(shapes))
+    for r, c in np.unique(shapes, axis=0):
+        tables = np.flatnonzero((shapes == (r, c)).all(axis=1))
+        cells = starts[tables, None] + np.arange(r * c)
+        out[tables] = measure(counts[cells].reshape(-1, r, c))
+    return out
 
 
 def _grades(rows: NDArray[np.int64]) -> NDArray[np.int64]:
