@@ -174,7 +174,8 @@ class Engine(Crosstabs, Searches):
             r: self.credits(r, blocks, spaces, found, facts.subjects)
             for r in sorted({r for r in wanted if isinstance(r, Credits)})
         }
-        answers: dict[Request, Any] = {**(known or {}), **credits}
+        answers: dict[Request, Any] = dict(known or {})
+        answers.update(credits.items())
         apart = self.apart((r for r in wanted if isinstance(r, Widest)), blocks, spaces, found)
         by_row: dict[Role, list[Piece]] = {}
         for r in {r for r in credits if r.by_row}:
