@@ -22,6 +22,7 @@ from benchmarks.peer_programs.search import pin
 
 BUCKETS = 10
 SAMPLED = 50_000
+CALL = "daskpriv-call"
 Codes = dict[str, npt.NDArray[np.int64]]
 
 
@@ -36,11 +37,32 @@ class Compared(NamedTuple):
 
 def main(folder: Path, peer: str, rows: int, columns: Sequence[str]) -> None:
     pin()
+    if peer == CALL:
+        print(json.dumps(call(folder)._asdict()))
+        return
     pandas = import_module("pandas")
     train, synthetic = (
         pandas.read_parquet(folder / f"{n}.parquet", columns=list(columns)) for n in ("train", "synthetic")
     )
     print(json.dumps(PEERS[peer](train.head(rows), synthetic.head(rows))._asdict()))
+
+
+def call(folder: Path) -> Compared:
+    """The public call on the files, reading, buckets and report included; once on few rows to load the kernels."""
+    daskpriv, parquet = import_module("daskpriv"), import_module("pyarrow.parquet")
+    accuracy, few = import_module("daskpriv.metrics").Accuracy(orders=(2,)), folder / "few"
+    few.mkdir(exist_ok=True)
+    for name in ("train", "synthetic"):
+        parquet.write_table(
+            parquet.ParquetFile(folder / f"{name}.parquet").read_row_group(0)[:200], few / f"{name}.parquet"
+        )
+    for place in (few, folder):
+        begun = time.process_time()
+        files = {name: str(place / f"{name}.parquet") for name in ("train", "synthetic")}
+        daskpriv.evaluate(**files, metrics=[accuracy], output=str(place / "out"), internal=True)
+        spent = time.process_time() - begun
+    found = parquet.read_table(folder / "out" / "internal" / "accuracy.parquet")
+    return Compared(0.0, spent, found.num_rows, found["synthetic_tvd"].to_pylist())
 
 
 def mostly(train: Any, synthetic: Any, compared: str = "calculate_bivariates") -> Compared:
@@ -136,7 +158,31 @@ def _named(values: Any, code: dict[str, int]) -> npt.NDArray[np.int64]:
     return np.where(values.isna(), len(code) + 1, codes)
 
 
+def kernel(train: Any, synthetic: Any) -> Compared:
+    """From the same codes as the loops, to every number that `accuracy` tells of a pair, noise included."""
+    count = import_module("daskpriv.kernels.planes").count_small
+    deviations = import_module("daskpriv.stats.fidelity").deviations
+    coded = [_bucketed(train[name], synthetic[name]) for name in train]
+    tables = [np.array([c[i] for c in coded], np.uint8) for i in (0, 1)]
+    widths = np.array([max(a.max(), b.max()) + 1 for a, b in coded], np.int64)
+    pairs = np.array(list(combinations(range(len(widths)), 2)), np.int64)
+    starts = np.concatenate([[0], np.cumsum(np.prod(widths[pairs], axis=1))])
+
+    def compared(rows: int) -> Any:
+        counts = []
+        for table in tables:
+            counts.append(np.zeros(starts[-1], np.int64))
+            count(np.ascontiguousarray(table[:, :rows]), widths, pairs, starts, counts[-1])
+        return deviations(counts[1], counts[0], starts, (rows, rows)).tvd
+
+    compared(10)  # loads the compiled kernels
+    begun = time.process_time()
+    found = compared(len(train))
+    return Compared(0.0, time.process_time() - begun, len(pairs), found.tolist())
+
+
 PEERS: dict[str, Callable[[Any, Any], Compared]] = {
+    "daskpriv-kernel": kernel,
     "pandas-crosstab": crosstab,
     "numpy-bincount": bincount,
     "mostlyai-qa": mostly,
