@@ -238,7 +238,7 @@ def launched(peer: str, arguments: list[str]) -> dict[str, Any]:
 
 def environment(peer: str) -> Environment | None:
     """The environment of a peer, made if it is not there or its pins have changed; None for this interpreter."""
-    if peer in INSTALLED:
+    if peer not in requirements():
         return None
     folder, pins = ENVIRONMENTS / peer, requirements()[peer]
     made, stamp = folder / "pins.sha256", hashlib.sha256(pins.encode()).hexdigest()
@@ -248,7 +248,7 @@ def environment(peer: str) -> Environment | None:
         if uv is None:
             raise PeerError("not installed: uv, which makes the environments, is not there")
         _installing([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], "")
-        _installing([uv, "pip", "install", "--python", str(folder / "bin" / "python"), "-r", "-"], pins)
+        _installing([uv, "pip", "install", "--no-deps", "--python", str(folder / "bin" / "python"), "-r", "-"], pins)
         made.write_text(stamp)
     return Environment(folder / "bin" / "python", folder)
 

@@ -175,7 +175,8 @@ def evaluate(
         subjects = subjects_of(engine, tables, subject_key)
         groups = groupings_of(surveyed, by)
         names = {g.column: found for g, found in groups.items()}
-        facts = Facts(rows, len(surveyed.encoding.columns), seed, held.level, subjects, names)
+        compared = tuple(c.name for c in surveyed.encoding.columns)
+        facts = Facts(rows, len(compared), seed, held.level, subjects, names, compared)
         results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, tuple(groups))
         beside = beside_preset(engine, surveyed, chosen, facts, real)
         if internal and folder is not None:

@@ -6,8 +6,10 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from daskpriv.errors import InputError
+from daskpriv.metrics.accuracy import Accuracy
 from daskpriv.metrics.base import Metric, Result, Verdict
 from daskpriv.metrics.clones import Clones
+from daskpriv.metrics.correlation import Correlation
 from daskpriv.metrics.dcr import Dcr
 from daskpriv.metrics.dcr_overlap import DcrOverlap
 from daskpriv.metrics.dcr_share import DcrShare
@@ -30,12 +32,16 @@ _EVERY = (
     Subgroups,
     PrivacyScore,
     NeighbourScores,
+    Accuracy,
+    Correlation,
 )
 METRICS: dict[str, type[Any]] = {m.name: m for m in _EVERY}
 
 __all__ = [
     "METRICS",
+    "Accuracy",
     "Clones",
+    "Correlation",
     "Dcr",
     "DcrOverlap",
     "DcrShare",

@@ -14,6 +14,7 @@ from typing import Any
 from daskpriv.errors import InputError
 from daskpriv.protocol import Result, Verdict
 from daskpriv.report.charts import Chart, dcr_chart
+from daskpriv.report.heat import association_chart
 from daskpriv.report.html import page
 from daskpriv.report.rules import Rule
 from daskpriv.report.shareable import shareable
@@ -158,12 +159,11 @@ class Report:
 
     def plot(self, metric: str) -> Chart:
         """The chart of a metric; shows itself in a notebook, `.svg` is its text."""
-        if metric != "dcr" or "dcr" not in self.metrics:
-            raise InputError(
-                f"no chart for metric {metric!r}; this report can plot: "
-                f"{'dcr' if 'dcr' in self.metrics else 'nothing'}."
-            )
-        return dcr_chart(self.to_dict()["metrics"]["dcr"]["details"])
+        drawn = {"dcr": dcr_chart, "correlation": association_chart}
+        known = [n for n in drawn if n in self.metrics and self.metrics[n].details]
+        if metric not in known:
+            raise InputError(f"no chart for metric {metric!r}; this report can plot: {', '.join(known) or 'nothing'}.")
+        return drawn[metric](self.to_dict()["metrics"][metric]["details"])
 
     def _repr_html_(self) -> str:
         return page(shareable(self.to_dict()), fragment=True)
