@@ -183,9 +183,7 @@ def evaluate(
         groups = groupings_of(surveyed, by)
         names = {g.column: found for g, found in groups.items()}
         facts = Facts(rows, len(surveyed.encoding.columns), seed, held.level, subjects, names)
-        results, passed, found = measured(
-            engine, surveyed, prepared, chosen, wanted, facts, held, tuple(groups), models
-        )
+        results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, models, [*groups])
         beside = beside_preset(engine, surveyed, chosen, facts, real)
         if internal and folder is not None:
             write_records(join(folder, "internal"), engine.store, found, results)
