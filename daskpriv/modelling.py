@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from daskpriv.cluster.driver import Dask
 from daskpriv.engine.executor import available_cpus, available_memory
 from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError, PlanError
+from daskpriv.events import StageStarted, TaskDone
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts, Role
 from daskpriv.prepare import Surveyed
 from daskpriv.protocol import MODELLED, Result
@@ -125,7 +127,8 @@ def _utility(engine: Engine, surveyed: Surveyed, target: Target, run: Run, facts
         if len(blocks[role]) < facts.rows[role] and isinstance(engine.executor, Dask):
             elsewhere[role] = _on_cluster(engine, engine.executor, surveyed, role, features, target, run)
     clusters = None if facts.subjects is None else facts.subjects.second
-    return utility(blocks, facts.rows, features, target, run, elsewhere, clusters)
+    with _stage(engine, UTILITY):
+        return utility(blocks, facts.rows, features, target, run, elsewhere, clusters)
 
 
 def _on_cluster(
@@ -142,7 +145,16 @@ def _discriminator(engine: Engine, surveyed: Surveyed, run: Run, facts: Facts) -
     role = HOLDOUT if facts.has(HOLDOUT) else TRAIN
     blocks = _drawn(engine, surveyed, (role, SYNTHETIC), features, run.seed)
     clusters = None if facts.subjects is None else facts.subjects.side(role == HOLDOUT)
-    return discriminator(blocks[role], blocks[SYNTHETIC], facts.rows, role, features, run, clusters)
+    with _stage(engine, DISCRIMINATOR):
+        return discriminator(blocks[role], blocks[SYNTHETIC], facts.rows, role, features, run, clusters)
+
+
+@contextmanager
+def _stage(engine: Engine, name: str) -> Iterator[None]:
+    """Tell whoever listens that models are being fitted."""
+    engine.listener(StageStarted(f"models of {name}", 1))
+    yield
+    engine.listener(TaskDone(f"models of {name}"))
 
 
 def _drawn(

@@ -49,7 +49,8 @@ def boosted_on(
     try:
         import xgboost.dask
 
-        with warnings.catch_warnings():
+        # xgboost asks Dask for the current client, whichever it is given.
+        with client.as_current(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the graph of a frame in memory is large
             held = xgboost.dask.DaskQuantileDMatrix(
                 client,
