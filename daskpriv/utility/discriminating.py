@@ -19,17 +19,32 @@ from daskpriv.utility.trained import Run
 
 DISCRIMINATOR = "discriminator"
 FOLDS = 5
-_REAL, _SYNTHETIC = 1, 2
 CANNOT_SHOW = (
-    "Whether a stronger model tells them apart. Copies of the real rows it is compared with push it below 0.5; copies "
-    "of train rows, compared with a holdout, look real."
+    "Whether a stronger model tells them apart. Copies look real; near copies of the very rows that are compared may "
+    "push it below 0.5."
 )
 
 
-def folds(seed: int, side: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The fold of each row by a hash of its id (or its subject), never by its place; int64 (n,), 0 to FOLDS - 1."""
-    key = np.uint64(seed_of(seed, 1, side))
-    return (mix(numbers.view(np.uint64) ^ mix(np.array([key]))) % np.uint64(FOLDS)).astype(np.int64)
+def folds(seed: int, numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The fold of each row by a hash of what names it, never by its place; int64 (n,), 0 to FOLDS - 1."""
+    key = np.array([seed_of(seed, 1)], np.uint64)
+    return (mix(numbers ^ mix(key)) % np.uint64(FOLDS)).astype(np.int64)
+
+
+def names_of(x: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """A number for each row: what it holds, and how many rows before it hold the same; uint64 (n,).
+
+    So the twin of a row in another table has the same name and falls into the same fold: a model that has seen the one
+    with its label would deny the other. Rows of a table of few distinct ones still spread over all folds.
+    """
+    held = np.zeros(len(x), np.uint64)
+    for column in (x + np.float32(0)).T:  # -0.0 is 0.0
+        held = mix(held ^ np.ascontiguousarray(column).view(np.uint32))
+    order = np.argsort(held, kind="stable")
+    first = np.searchsorted(held[order], held[order])
+    before = np.empty(len(x), np.uint64)
+    before[order] = np.arange(len(x)) - first
+    return mix(held ^ mix(before))
 
 
 def discriminator(
@@ -52,10 +67,12 @@ def discriminator(
     clusters : int64 (rows of the real table,), optional
         The subject of each real row: subjects stay in one fold.
     """
-    x = np.concatenate([features.plain(real), features.plain(synthetic)])
+    tables = features.plain(real), features.plain(synthetic)
+    x = np.concatenate(tables)
     made = np.arange(len(x)) >= len(real)
-    who = real.row if clusters is None else clusters[real.row]
-    fold = np.concatenate([folds(run.seed, _REAL, who), folds(run.seed, _SYNTHETIC, synthetic.row)])
+    who = None if clusters is None else clusters[real.row]
+    names = names_of(tables[0]) if who is None else who.astype(np.uint64)
+    fold = folds(run.seed, np.concatenate([names, names_of(tables[1])]))
     found = [_one(x, made, fold == f, features, run) for f in range(FOLDS)]
     whole = _joined([f for f in found if f is not None], len(x))
     details: dict[str, Any] = {
@@ -73,7 +90,7 @@ def discriminator(
     if whole is None:
         told = "Too few rows: no part of them holds both real and synthetic ones."
         return Result(None, details=details, cannot_show=CANNOT_SHOW, reading=told, warnings=warned)
-    own = None if clusters is None else np.concatenate([who, -1 - synthetic.row])
+    own = None if who is None else np.concatenate([who, -1 - synthetic.row])
     interval = whole.interval(run.level, own, (0.0, 1.0))
     return Result(
         whole.value,
