@@ -5,9 +5,10 @@ The house, top to bottom; a module imports only from rows below its own:
     cli                                    the front door
     evaluate  neighbours                   two stories
     gates  judgement  policy  records      from numbers to verdicts
+    modelling                              models fitted to whole tables
     prepare  session  splitting            their chapters
     report                                 JSON first, HTML from the JSON alone
-    metrics        engine                  siblings: one asks, the other answers
+    metrics   engine   utility             siblings: one asks, one answers, one fits models
     stats          space                   intervals and exact sums | what a distance means
     kernels        tables                  compiled loops | where rows come from
     protocol  evidence                     the shared vocabulary

@@ -9,6 +9,7 @@ from typing import Any
 from daskpriv.errors import InputError
 from daskpriv.evidence import HOLDOUT, TRAIN
 from daskpriv.metrics import METRICS, Metric, SplitCheck, metric_class
+from daskpriv.modelling import Models, parted
 from daskpriv.policy import Policy, policy_of
 from daskpriv.presets import DEFAULT, Preset
 from daskpriv.presets import preset as preset_named
@@ -40,10 +41,20 @@ def options_of(chosen: Preset, missing: str | None, range_from: str | None) -> P
     return replace(chosen, space=space, warnings=warnings)
 
 
-def wanted_metrics(metrics: str | Sequence[str | Metric], preset: str | None = None) -> list[Metric]:
-    """All that a run of these metrics measures, with the options of a preset and what its gates need."""
+def wanted_metrics(
+    metrics: str | Sequence[str | Metric], preset: str | None = None, target: str | None = None
+) -> list[Metric]:
+    """All that a run of these metrics searches for, with the options of a preset and what its gates need."""
     chosen = preset_named(preset)
-    return [*chosen_metrics(metrics, chosen, policy_of(None)), *checks_of(chosen)]
+    return [*distances_and_models(metrics, target, chosen, policy_of(None))[0], *checks_of(chosen)]
+
+
+def distances_and_models(
+    metrics: str | Sequence[str | Metric], target: str | None, chosen: Preset, policy: Policy
+) -> tuple[list[Metric], Models]:
+    """The metrics of distances, with their options, and those that fit models; one of the two may be none."""
+    others, models = parted(metrics, target)
+    return (chosen_metrics(others, chosen, policy) if others or not models.names else []), models
 
 
 def checks_of(chosen: Preset) -> list[Metric]:

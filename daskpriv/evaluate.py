@@ -11,7 +11,7 @@ from typing import Any
 
 from daskpriv.adversary import with_adversary
 from daskpriv.by_group import columns_of, groupings_of, with_subgroups
-from daskpriv.choices import check_seed, check_split, chosen_metrics, options_of, with_coins
+from daskpriv.choices import check_seed, check_split, distances_and_models, options_of, with_coins
 from daskpriv.engine.plan import check_memory, longest_list
 from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError, PlanError
@@ -66,6 +66,7 @@ def evaluate(
     split: str | os.PathLike[str] | None = None,
     subject_key: str | None = None,
     group_by: Sequence[str] | None = None,
+    target: str | None = None,
 ) -> Report:
     """Measure how much a synthetic table gives away about the table it was made from.
 
@@ -121,6 +122,9 @@ def evaluate(
     group_by : sequence of column names, optional
         Also tell the share and the AUC within the groups of these columns (metric "subgroups"). Their values are
         named in the report.
+    target : str, optional
+        Also measure `utility`: how well models predict this column of holdout rows when they learnt it from the
+        synthetic table, and when they learnt it from train (`daskpriv[utility]`).
 
     Returns
     -------
@@ -145,7 +149,7 @@ def evaluate(
     chosen = options_of(preset_named(preset), missing, range_from)
     held = policy_of(policy)
     coins = None if split is None else read_split(split)
-    wanted = chosen_metrics(metrics, with_coins(chosen, coins), held)
+    wanted, models = distances_and_models(metrics, target, with_coins(chosen, coins), held)
     by = columns_of(group_by)
     wanted = with_subgroups(wanted, by)
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
@@ -153,13 +157,16 @@ def evaluate(
     for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets)):
         if value is not None:
             raise InputError(f"{option}: no metric of this version uses it; leave it out.")
-    rules = [r for given in (fail_on, held.fail_on) for r in parse_rules(given, [m.name for m in wanted])]
+    rules = [
+        r for given in (fail_on, held.fail_on) for r in parse_rules(given, [*(m.name for m in wanted), *models.names])
+    ]
     if store is not None and not isinstance(store, (str, os.PathLike)):
         raise InputError("store: give a directory or a URL.")
     store = None if store is None else os.fspath(store)
     _check(output, seed, progress, internal)
     tables = with_adversary(open_tables(train, holdout, synthetic), wanted)
     check_split(coins, tables)
+    models.check(tables, subject_key, exclude)
     listener = progress or silent
     folder = None if output is None else os.fspath(output)
     with executor_for(client, listener) as executor, place_for(store, folder, executor) as place:
@@ -174,19 +181,18 @@ def evaluate(
         prepared = prepared_for(engine, surveyed, chosen, real)
         subjects = subjects_of(engine, tables, subject_key)
         groups = groupings_of(surveyed, by)
-        names = {g.column: found for g, found in groups.items()}
         compared = tuple(c.name for c in surveyed.encoding.columns)
-        facts = Facts(rows, len(compared), seed, held.level, subjects, names, compared)
-        results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, tuple(groups))
+        named = {g.column: names for g, names in groups.items()}
+        facts = Facts(rows, len(compared), seed, held.level, subjects, named, compared)
+        results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, models, [*groups])
         beside = beside_preset(engine, surveyed, chosen, facts, real)
         if internal and folder is not None:
             write_records(join(folder, "internal"), engine.store, found, results)
-        run = costs_of(engine, executor, started, time.perf_counter() - clock)
         judged = adjusted(results)
         report = Report(
             results,
             inputs_of(surveyed),
-            settings_of(chosen, wanted, seed, held, subject_key, by),
+            settings_of(chosen, wanted, seed, held, subject_key, by) | models.settings([m.name for m in wanted]),
             space_of(prepared, chosen),
             [g.told() for g in passed],
             judged.metrics,
@@ -197,7 +203,7 @@ def evaluate(
                 *surveyed.warnings,
                 *(w for r in results.values() for w in r.warnings),
             ],
-            run,
+            costs_of(engine, executor, started, time.perf_counter() - clock),
             __version__,
             tests=judged.tests,
         )

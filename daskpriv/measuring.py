@@ -11,6 +11,7 @@ from daskpriv.engine.searches import Found
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
 from daskpriv.gates import Gate, gates, interpretable
 from daskpriv.metrics import DcrShare, Metric, SplitCheck
+from daskpriv.modelling import Models, check_target, modelled
 from daskpriv.policy import Policy
 from daskpriv.prepare import Prepared, Surveyed, bucketed, encode, spaces_for
 from daskpriv.presets import DEFAULT, Preset
@@ -27,9 +28,11 @@ def measured(
     wanted: Sequence[Metric],
     facts: Facts,
     policy: Policy,
+    models: Models,
     groups: Sequence[Grouping] = (),
 ) -> tuple[dict[str, Result], list[Gate], Found]:
     """What the metrics found, as far as the gates let it be interpreted; the gates; the searches."""
+    check_target(surveyed, models)
     asked = {m.name for m in wanted}
     checks = [m for m in checks_of(chosen) if m.name not in asked] if facts.has(HOLDOUT) else []
     known = answered(engine, surveyed, [*wanted, *checks], facts)
@@ -37,7 +40,8 @@ def measured(
     split = results.pop(SplitCheck.name) if checks else results.get(SplitCheck.name)
     split = split if facts.has(HOLDOUT) else None
     passed = gates(surveyed, results, split, chosen.space.per_pair, policy, facts.subjects)
-    return interpretable(results, passed), passed, found
+    results = interpretable(results, passed) | modelled(engine, surveyed, models, facts)
+    return results, passed, found
 
 
 def same_tables(surveyed: Surveyed, chosen: Preset) -> frozenset[tuple[str, str]]:

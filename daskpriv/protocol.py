@@ -132,6 +132,9 @@ class Result:
     internal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
 
 
+# Metrics that fit models to whole tables (daskpriv.modelling); all others are reductions over evidence.
+MODELLED = ("utility", "discriminator")
+
 Answers = Mapping[Request, Any]
 State = Any
 Partial = Any

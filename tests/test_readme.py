@@ -13,6 +13,7 @@ import pytest
 
 from daskpriv.metrics import METRICS
 from daskpriv.presets import PRESETS
+from daskpriv.protocol import MODELLED
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -73,7 +74,7 @@ def test_every_option_of_the_table_exists() -> None:
 
 def test_every_metric_and_preset_is_documented() -> None:
     definitions = (ROOT / "docs" / "definitions.md").read_text()
-    for name in METRICS:
+    for name in (*METRICS, *MODELLED):
         assert f"## {name}" in definitions
         assert f"`{name}`" in README
     for name in set(PRESETS) - {"default"}:

@@ -15,6 +15,7 @@ from daskpriv.cli.progress import listener_for
 from daskpriv.errors import InputError
 from daskpriv.metrics import METRICS
 from daskpriv.presets import PRESETS
+from daskpriv.protocol import MODELLED
 from daskpriv.space.gower import Missing, RangeFrom
 from daskpriv.tables.schema import load_yaml
 from daskpriv.tables.sinks import join
@@ -51,8 +52,12 @@ def what_to_compare(command: Any) -> Any:
         click.option("--synthetic", required=True, help="The table to be released."),
         click.option("--holdout", help="Real rows the generator did not see."),
         click.option(
-            "--metrics", default="default", show_default=True, help=f"default, all, or names: {', '.join(METRICS)}."
+            "--metrics",
+            default="default",
+            show_default=True,
+            help=f"default, all, or names: {', '.join(METRICS)}; with daskpriv[utility] also {', '.join(MODELLED)}.",
         ),
+        click.option("--target", help="Column that models are to predict: also measures `utility`."),
         click.option("--preset", type=click.Choice(list(PRESETS)), help="Reproduce a published tool."),
         click.option("--schema", type=click.Path(), help="YAML written by `daskpriv schema infer`."),
         click.option("--weights", type=click.Path(), help="YAML or JSON file of column weights."),
@@ -144,6 +149,7 @@ def comparison(options: Mapping[str, Any]) -> dict[str, Any]:
         "synthetic",
         "holdout",
         "metrics",
+        "target",
         "preset",
         "schema",
         "missing",

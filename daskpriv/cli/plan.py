@@ -36,7 +36,7 @@ def plan_command(**options: Any) -> None:
     workers = options["workers"] or max(available_cpus() // options["threads"], 1)
     plan = plan_run(
         tables,
-        wanted_metrics(asked["metrics"], asked["preset"]),
+        wanted_metrics(asked["metrics"], asked["preset"], asked["target"]),
         columns,
         workers,
         options["threads"],

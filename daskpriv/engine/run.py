@@ -39,12 +39,13 @@ from daskpriv.evidence import (
     Widest,
 )
 from daskpriv.protocol import Answers, Metric, Result
-from daskpriv.space.block import Block
+from daskpriv.space.block import Block, stacked
 from daskpriv.space.buckets import Buckets
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace
 from daskpriv.space.reading import Reading
 from daskpriv.space.summary import PartSummary, summarise
+from daskpriv.stats.labels import below
 from daskpriv.stats.selection import EvenQuantiles, Quantiles, Selection
 from daskpriv.tables.keys import numbers_of
 from daskpriv.tables.table import Part, Table
@@ -145,6 +146,12 @@ class Engine(Crosstabs, CreditSums):
     def rank(self, blocks: Blocks, supports: Mapping[int, Any]) -> Blocks:
         """Replace numbers by mid-ranks."""
         return blocks.then(self.executor.publish(Ranks(supports)))
+
+    def gather(self, blocks: Blocks, most: int, seed: int) -> Block:
+        """The rows of a table here, in their order: all, or about `most` of them, drawn by a hash of row id."""
+        share = min(1.0, most / blocks.rows)
+        fn = functools.partial(_drawn, seed, share)
+        return stacked(self._ask(f"rows of {blocks.role}", fn, blocks.sources))
 
     def quantiles(
         self, pool: Sequence[Blocks], wanted: Mapping[int, Quantiles | EvenQuantiles]
@@ -254,6 +261,11 @@ def _summary(readings: Sequence[Reading], asked: _Labelled) -> PartSummary:
 def _subjects(key: str, asked: _Labelled) -> dict[int, NDArray[np.int64]]:
     part = value_of(asked.part)
     return {part.first_row: numbers_of(part.read([key]).column(key), part.name, key)}
+
+
+def _drawn(seed: int, share: float, source: BlockSource) -> Block:
+    block = source.load()
+    return block if share >= 1 else block.take(np.flatnonzero(below(seed, block.row, share)))
 
 
 def _digits(selections: Published[dict[int, Selection]], source: BlockSource) -> Any:

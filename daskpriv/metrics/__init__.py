@@ -20,6 +20,7 @@ from daskpriv.metrics.nndr import Nndr
 from daskpriv.metrics.privacy_score import PrivacyScore
 from daskpriv.metrics.split_check import SplitCheck
 from daskpriv.metrics.subgroups import Subgroups
+from daskpriv.protocol import MODELLED
 
 _EVERY = (
     Dcr,
@@ -66,4 +67,4 @@ def metric_class(name: str) -> type[Any]:
     for point in entry_points(group="daskpriv.metrics"):
         if point.name == name:
             return point.load()  # type: ignore[no-any-return]
-    raise InputError(f"unknown metric {name!r}; known are {', '.join(METRICS)}.")
+    raise InputError(f"unknown metric {name!r}; known are {', '.join((*METRICS, *MODELLED))}.")

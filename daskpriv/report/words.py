@@ -31,6 +31,8 @@ QUESTIONS = {
     "privacy_score": "Are training rows nearer to the synthetic table than to each other?",
     "accuracy": "How much of the real table survives in one, two and three columns together?",
     "correlation": "Do columns go together as they do in train?",
+    "utility": "Do models that learn from the synthetic table do as well on real rows?",
+    "discriminator": "Can a model tell synthetic rows from real ones?",
     "neighbour_scores": "What do the nearest-neighbour scores of other tools say?",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -71,6 +72,14 @@ class Block:
     def arrays(self) -> Rows:
         """The arrays in the kernels' order, read-only so that one compiled kernel serves every source of memory."""
         return tuple(_frozen(a) for a in (self.numbers, self.wide, self.codes, self.hashes, self.row))
+
+
+def stacked(blocks: Sequence[Block]) -> Block:
+    """The rows of one or several blocks below each other."""
+    if len(blocks) == 1:
+        return blocks[0]
+    fields = ("row", "numbers", "wide", "codes", "hashes")
+    return Block(*(np.concatenate([getattr(b, f) for b in blocks]) for f in fields))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
