@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from daskpriv.errors import InputError
-from daskpriv.evidence import HOLDOUT, TRAIN
+from daskpriv.evidence import HOLDOUT, TRAIN, Facts, Neighbours, Role
 from daskpriv.metrics import METRICS, Metric, SplitCheck, metric_class
 from daskpriv.modelling import Models, parted
 from daskpriv.policy import Policy, policy_of
@@ -42,11 +42,15 @@ def options_of(chosen: Preset, missing: str | None, range_from: str | None) -> P
 
 
 def wanted_metrics(
-    metrics: str | Sequence[str | Metric], preset: str | None = None, target: str | None = None
+    metrics: str | Sequence[str | Metric],
+    rows: Mapping[Role, int],
+    preset: str | None = None,
+    target: str | None = None,
 ) -> list[Metric]:
     """All that a run of these metrics searches for, with the options of a preset and what its gates need."""
     chosen = preset_named(preset)
-    return [*distances_and_models(metrics, target, chosen, policy_of(None))[0], *checks_of(chosen)]
+    wanted = distances_and_models(metrics, target, chosen, policy_of(None))[0]
+    return [*wanted, *checks_of(chosen, wanted, Facts(rows, 1))]
 
 
 def distances_and_models(
@@ -57,9 +61,14 @@ def distances_and_models(
     return (chosen_metrics(others, chosen, policy) if others or not models.names else []), models
 
 
-def checks_of(chosen: Preset) -> list[Metric]:
-    """What the gates measure. A published tool checks nothing: its presets show what it would have said."""
-    return [SplitCheck()] if chosen.name == DEFAULT.name else []
+def checks_of(chosen: Preset, wanted: Sequence[Metric], facts: Facts) -> list[Metric]:
+    """What the gates measure beside the metrics, where any of them looks at neighbours of rows.
+
+    A published tool checks nothing: its presets show what it would have said.
+    """
+    named = any(m.name == SplitCheck.name for m in wanted)
+    searched = any(isinstance(r, Neighbours) for m in wanted for r in m.needs(facts))
+    return [SplitCheck()] * (chosen.name == DEFAULT.name and facts.has(HOLDOUT) and searched and not named)
 
 
 def chosen_metrics(metrics: str | Sequence[str | Metric], chosen: Preset, policy: Policy) -> list[Metric]:

@@ -33,8 +33,7 @@ def measured(
 ) -> tuple[dict[str, Result], list[Gate], Found]:
     """What the metrics found, as far as the gates let it be interpreted; the gates; the searches."""
     check_target(surveyed, models)
-    asked = {m.name for m in wanted}
-    checks = [m for m in checks_of(chosen) if m.name not in asked] if facts.has(HOLDOUT) else []
+    checks = checks_of(chosen, wanted, facts)
     known = answered(engine, surveyed, [*wanted, *checks], facts)
     results, found = engine.measure([*wanted, *checks], facts, prepared.blocks, prepared.spaces, groups, known)
     split = results.pop(SplitCheck.name) if checks else results.get(SplitCheck.name)

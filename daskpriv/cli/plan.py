@@ -36,7 +36,7 @@ def plan_command(**options: Any) -> None:
     workers = options["workers"] or max(available_cpus() // options["threads"], 1)
     plan = plan_run(
         tables,
-        wanted_metrics(asked["metrics"], asked["preset"], asked["target"]),
+        wanted_metrics(asked["metrics"], {n: t.rows for n, t in tables.items()}, asked["preset"], asked["target"]),
         columns,
         workers,
         options["threads"],
