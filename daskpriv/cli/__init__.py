@@ -19,7 +19,7 @@ from daskpriv.cli.plan import plan_command
 from daskpriv.cli.report import report_command
 from daskpriv.cli.runs import runs_command
 from daskpriv.cli.schema import schema_command
-from daskpriv.cli.sign_test import sign_test_command
+from daskpriv.cli.signs import sign_test_command
 from daskpriv.cli.split import split_command
 from daskpriv.errors import DaskprivError, InputError
 from daskpriv.version import __version__
