@@ -227,7 +227,12 @@ CENTRED: dict[str, tuple[str, str | float, float, str]] = {
     "subgroups": ("subgroups/details/by_isolation/0/auc", 0.5, 1, ""),
     "privacy_score": ("privacy_score/details/matched/score", "privacy_score/details/control/score", 100, ""),
     "neighbour_scores": (f"{_SHARES}/value", f"{_SHARES}/reference", 1, "no ties"),
-    "accuracy": ("accuracy/details/bivariate/tvd", "accuracy/details/reference_holdout/bivariate/tvd", 1, "equal sizes"),
+    "accuracy": (
+        "accuracy/details/bivariate/tvd",
+        "accuracy/details/reference_holdout/bivariate/tvd",
+        1,
+        "equal sizes",
+    ),
 }
 
 
