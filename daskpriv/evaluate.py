@@ -29,7 +29,8 @@ from daskpriv.records import write_records
 from daskpriv.report.model import Report, check_writable, write_atomically
 from daskpriv.report.rules import parse_rules
 from daskpriv.runs import Place, Run, name_of, place_for
-from daskpriv.session import engine_for, executor_for, open_any
+from daskpriv.sequences import Sequencing, as_events, flattened
+from daskpriv.session import check_rows, engine_for, executor_for, open_any
 from daskpriv.splitting import read_split
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.sinks import join
@@ -66,6 +67,8 @@ def evaluate(
     split: str | os.PathLike[str] | None = None,
     subject_key: str | None = None,
     group_by: Sequence[str] | None = None,
+    order_by: str | None = None,
+    subjects: Mapping[str, Any] | None = None,
 ) -> Report:
     """Measure how much a synthetic table gives away about the table it was made from.
 
@@ -121,6 +124,11 @@ def evaluate(
     group_by : sequence of column names, optional
         Also tell the share and the AUC within the groups of these columns (metric "subgroups"). Their values are
         named in the report.
+    order_by : str, optional
+        The tables hold events: `subject_key` says whose, this column when. One row for each subject is compared: an
+        event drawn at random, the next one, and how many there are (docs/sequences.md).
+    subjects : {"train": table, "holdout": table, "synthetic": table}, optional
+        Tables of the attributes of subjects, one row each, joined on `subject_key`; with `order_by` only.
 
     Returns
     -------
@@ -158,24 +166,35 @@ def evaluate(
         raise InputError("store: give a directory or a URL.")
     store = None if store is None else os.fspath(store)
     _check(output, seed, progress, internal)
-    tables = with_adversary(open_tables(train, holdout, synthetic), wanted)
-    check_split(coins, tables)
+    opened = open_tables(train, holdout, synthetic)
+    check_split(coins, opened)
+    check_key(subject_key, opened, columns, weights)
+    events, narrowed = as_events(Sequencing.of(subject_key, order_by, subjects), opened, narrowed)
     listener = progress or silent
     folder = None if output is None else os.fspath(output)
-    with executor_for(client, listener) as executor, place_for(store, folder, executor) as place:
+    with (
+        executor_for(client, listener) as executor,
+        place_for(store, folder, executor) as place,
+        flattened(events, opened, executor, place, seed, listener, command) as flat,
+    ):
+        tables = with_adversary(flat.tables, wanted)
         rows = {n: t.rows for n, t in tables.items()}
         asked = [r for m in wanted for r in m.needs(Facts(rows, 1, seed))]
         engine = engine_for(executor, tables, block_rows, listener, longest_list(asked))
         real = tuple(t for t in tables if t in (TRAIN, HOLDOUT))
-        check_key(subject_key, tables, columns, weights)
         surveyed = survey(engine, tables, narrowed, real, chosen.bucketed, chosen.drops_ids)
         engine.same = same_tables(surveyed, chosen)
         under_way = _begin(engine, place, surveyed, chosen, command)
         prepared = prepared_for(engine, surveyed, chosen, real)
-        subjects = subjects_of(engine, tables, subject_key)
         groups = groupings_of(surveyed, by)
-        names = {g.column: found for g, found in groups.items()}
-        facts = Facts(rows, len(surveyed.encoding.columns), seed, held.level, subjects, names)
+        facts = Facts(
+            rows,
+            len(surveyed.encoding.columns),
+            seed,
+            held.level,
+            subjects_of(engine, tables, subject_key),
+            {g.column: names for g, names in groups.items()},
+        )
         results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, tuple(groups))
         beside = beside_preset(engine, surveyed, chosen, facts, real)
         if internal and folder is not None:
@@ -268,9 +287,5 @@ def open_tables(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
     if holdout is not None:
         tables[HOLDOUT] = open_any(holdout, HOLDOUT, tables[TRAIN])
     tables[SYNTHETIC] = open_any(synthetic, SYNTHETIC, tables[TRAIN])
-    for name, least in ((TRAIN, 2), (HOLDOUT, 1), (SYNTHETIC, 1)):
-        if name in tables and tables[name].rows < least:
-            raise InputError(
-                f"{name}: {tables[name].rows} row(s), this evaluation needs at least {least}; give more rows."
-            )
+    check_rows(tables)
     return tables
