@@ -204,7 +204,7 @@ def evaluate(
         report = Report(
             results,
             inputs_of(surveyed),
-            settings_of(chosen, wanted, seed, held, subject_key, by),
+            settings_of(chosen, wanted, seed, held, subject_key, by, order_by),
             space_of(prepared, chosen),
             [g.told() for g in passed],
             judged.metrics,

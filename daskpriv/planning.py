@@ -18,6 +18,7 @@ from daskpriv.engine.plan import (
     unit_bytes,
 )
 from daskpriv.evidence import CloserCounts, Credits, Facts, Neighbours, Role
+from daskpriv.sequences import EventTables
 from daskpriv.tables.reconcile import draft
 from daskpriv.tables.table import Table
 
@@ -27,6 +28,10 @@ _CENSUS, _CENSUS_GROWTH = 3.5e-6, 0.13
 _NOISE = 1e6 / 1.4e9
 _READ = 4e-6  # seconds per row of 15 columns, read and encoded once
 _INDEX = 1.5e-6
+_EVENT_READ, _EVENT_SORTED = (
+    1e-7,
+    1.5e-6,
+)  # seconds per event: per lane, with 6 columns, and once (benchmarks/sequences.py)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,28 @@ def plan_run(
     # An index takes three times its size while it is built; searches come after.
     worker = PROGRAM + max(3 * shared, shared + threads * (unit - min(shared, unit)))
     return RunPlan(described, searches, cut.block_rows, blocks, slots, unit, worker, (low, high))
+
+
+@dataclass(frozen=True)
+class PlannedSequences:
+    """An event table: how often it is read, for how many rows at most, and the seconds of one core."""
+
+    name: str
+    events: int
+    lanes: int
+    rows: int
+    seconds: float
+
+
+def sequences_planned(events: EventTables, workers: int, threads: int, memory: int | None) -> list[PlannedSequences]:
+    """What it takes to make flat rows."""
+    per_slot = None if memory is None else budget(memory) // threads
+    out = []
+    for role, table in events.tables.items():
+        lanes, wide = len(events.lanes(role, per_slot, workers * threads)), len(events.schema_of(table)) / 6
+        seconds = table.rows * wide * (lanes * _EVENT_READ + _EVENT_SORTED)
+        out.append(PlannedSequences(role, table.rows, lanes, events.most_rows(role), seconds))
+    return out
 
 
 def _directions(needs: Sequence[Any]) -> list[tuple[Role, Role]]:

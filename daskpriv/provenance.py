@@ -46,6 +46,7 @@ def settings_of(
     policy: Policy,
     subject_key: str | None,
     group_by: Sequence[str],
+    order_by: str | None = None,
 ) -> dict[str, Any]:
     """The options that decide what the numbers mean."""
     return {
@@ -54,6 +55,7 @@ def settings_of(
         "seed": seed,
         "options": chosen.options,
         "subject_key": subject_key,
+        "order_by": order_by,
         "group_by": list(group_by),
         "policy": {"level": policy.level, "margins": dict(policy.margins), "gates": dict(policy.gates)},
     }

@@ -140,6 +140,17 @@ class EventTables:
         known = None if parent is None else self.schema_of(parent)
         return flat_schema(self.schema_of(self.tables[role]), self.asked.key, self.asked.order, known)
 
+    def planned(self) -> dict[Role, Table]:
+        """Flat rows at most, as tables that can be counted, but not read."""
+        return {
+            role: replace(table, schema=self.flat_schema(role), pieces=(_Unread(self.most_rows(role)),))
+            for role, table in self.tables.items()
+        }
+
+    def lanes(self, role: Role, memory_per_slot: int | None, slots: int) -> list[Lane]:
+        """The subjects of a table, divided so that a slot can hold the events of each lane."""
+        return lanes_for(self.tables[role].rows, self.schema_of(self.tables[role]), memory_per_slot, slots)
+
     def most_rows(self, role: Role) -> int:
         """Flat rows at most: its subjects where a table lists them, else as many as there are events."""
         return min([t.rows for t in (self.tables[role], self.subjects.get(role)) if t is not None])
@@ -147,6 +158,19 @@ class EventTables:
     def most_bytes(self, role: Role) -> int:
         """Bytes of these rows."""
         return self.most_rows(role) * row_bytes(self.flat_schema(role))
+
+
+@dataclass(frozen=True)
+class _Unread:
+    """So many rows that do not exist yet."""
+
+    rows: int
+
+    def cut(self, start: int, stop: int) -> _Unread:
+        return _Unread(stop - start)
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        raise TypeError("planned rows cannot be read")
 
 
 def as_events(
@@ -236,8 +260,8 @@ def flattened(
         return
     stages = Stages(executor, Layout(READ_ROWS, READ_ROWS), listener)
     events = {}
-    for role, table in opened.tables.items():
-        lanes = lanes_for(table.rows, opened.schema_of(table), executor)
+    for role in opened.tables:
+        lanes = opened.lanes(role, executor.memory_per_slot, executor.slots)
         events[role] = (executor.publish(opened.events(role, executor, seed)), lanes)
 
     small = all(opened.most_bytes(role) <= IN_MEMORY for role in events)

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as at
 
-from daskpriv.engine.executor import Executor
 from daskpriv.engine.published import Published, value_of
 from daskpriv.engine.stages import Stages
 from daskpriv.tables.sequences import (
@@ -34,7 +33,7 @@ from daskpriv.tables.table import Part
 
 READ_ROWS = 2**18  # of a part
 _GROUP_ROWS = 65_536
-_TEXT = 40  # bytes of a text and its offset, as a guess
+_TEXT = 32  # bytes of a text and its offset, as a guess
 _SORTING = 64  # bytes per event: subject, instant, draw, places
 _LARGE = 2**20  # events of which a lane of its own is worth the reading
 _UNKNOWN = 1 << 30
@@ -123,10 +122,12 @@ def row_bytes(schema: pa.Schema) -> int:
     return sum(1 if at.is_boolean(t) else t.bit_width // 8 if at.is_primitive(t) else _TEXT for t in schema.types)
 
 
-def lanes_for(rows: int, schema: pa.Schema, executor: Executor) -> list[Lane]:
-    """As few lanes as fit half the memory of a slot each, but one for each slot while the table is large."""
-    each = 3 * row_bytes(schema) + _SORTING
-    return Lane.cut(lane_count(rows, each, executor.memory_per_slot, executor.slots))
+def lanes_for(rows: int, schema: pa.Schema, memory_per_slot: int | None, slots: int) -> list[Lane]:
+    """As few lanes as fit half the memory of a slot each, but one for each slot while the table is large.
+
+    Flat rows take no more than the events that they come from: two events of each subject, if it has two.
+    """
+    return Lane.cut(lane_count(rows, 2 * row_bytes(schema) + _SORTING, memory_per_slot, slots))
 
 
 def lane_count(rows: int, bytes_each: int, memory_per_slot: int | None, slots: int) -> int:
