@@ -187,13 +187,15 @@ def evaluate(
         under_way = _begin(engine, place, surveyed, chosen, command)
         prepared = prepared_for(engine, surveyed, chosen, real)
         groups = groupings_of(surveyed, by)
+        compared = tuple(c.name for c in surveyed.encoding.columns)
         facts = Facts(
             rows,
-            len(surveyed.encoding.columns),
+            len(compared),
             seed,
             held.level,
             subjects_of(engine, tables, subject_key),
             {g.column: names for g, names in groups.items()},
+            compared,
         )
         results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, tuple(groups))
         beside = beside_preset(engine, surveyed, chosen, facts, real)

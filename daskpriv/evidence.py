@@ -5,6 +5,7 @@ A metric names what it needs as small frozen values; the engine answers each of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -78,7 +79,63 @@ class Widest:
     reference: Role
 
 
-Request = Neighbours | CloserCounts | Credits | Widest
+ALL = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Margins:
+    """Cross-tabulations of every set of `order` columns, cut into buckets, in all tables.
+
+    Attributes
+    ----------
+    order : int
+    buckets : int
+        Of one column, before those for other and for missing values.
+    bins : "train", "real" or "paper"
+        Who says where buckets begin, and how; see `daskpriv.space.bins`.
+    most : int
+        Sets of columns; where there are more, so many are chosen by `seed`.
+    seed : int
+    """
+
+    order: int
+    buckets: int
+    bins: str = "train"
+    most: int = ALL
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.order < 1 or self.most < 1:
+            raise ValueError("order and most must be at least 1")
+        if not 2 <= self.buckets <= 250:
+            raise ValueError("buckets must be between 2 and 250")
+        if self.bins not in ("train", "real", "paper"):
+            raise ValueError("bins must be 'train', 'real' or 'paper'")
+
+    def of_how_many(self, columns: int) -> int:
+        """Sets of `order` columns there are."""
+        return math.comb(columns, self.order)
+
+    def combinations(self, columns: int) -> int:
+        """Sets of columns that are counted."""
+        return min(self.of_how_many(columns), self.most)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MarginNoise:
+    """The same tables of at most `most` sets of columns, had other rows been synthetic (or holdout) rows.
+
+    Rows of train and of the other table are labelled at random, exactly as many as it has, `draws` times
+    (`daskpriv.stats.labels`, keyed by `seed`).
+    """
+
+    of: Margins
+    most: int
+    draws: int
+    seed: int = 0
+
+
+Request = Neighbours | CloserCounts | Credits | Widest | Margins | MarginNoise
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +204,53 @@ class CreditLaw:
     HUBS: ClassVar[int] = 100
 
 
+@dataclass(frozen=True, eq=False)
+class Deviations:
+    """How far the cross-tabulations of a table lie from those of train; float64 (c,) each, one per set of columns.
+
+    With p and q the shares of rows in a cell: tvd = sum |p - q| / 2, hellinger = sqrt(1 - sum sqrt(p q)),
+    jensen_shannon in nats, the largest and the mean |p - q| over cells that hold a row.
+
+    expected, expected_sd : tvd of an honest sample, and its standard deviation (`daskpriv.stats.fidelity`)
+    """
+
+    tvd: NDArray[np.float64]
+    hellinger: NDArray[np.float64]
+    jensen_shannon: NDArray[np.float64]
+    max_deviation: NDArray[np.float64]
+    mean_deviation: NDArray[np.float64]
+    expected: NDArray[np.float64]
+    expected_sd: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """The answer to `Margins`.
+
+    columns      int64 (c, order)  ascending places among the columns of `Facts.names`, line by line
+    of_how_many  sets of columns there are; more than c where a subset was counted
+    compared     {table: how far it lies from train}, for synthetic and, where there is one, holdout
+    association  {table: float64 (c,)}, Cramer's V of the two columns; only for order 2
+    """
+
+    columns: NDArray[np.int64]
+    of_how_many: int
+    compared: Mapping[Role, Deviations]
+    association: Mapping[Role, NDArray[np.float64]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnMargin:
+    """The answer to `MarginNoise`, by table.
+
+    observed  float64 (c,)        tvd of each set of columns
+    drawn     float64 (draws, c)  the same in each draw
+    """
+
+    observed: Mapping[Role, NDArray[np.float64]]
+    drawn: Mapping[Role, NDArray[np.float64]]
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is known before any distance is computed. Read-only.
@@ -162,6 +266,8 @@ class Facts:
         Whose the real rows are.
     groups : {column: names of its groups}
         By which results are wanted, in the order of the numbers in `Evidence.groups`.
+    names : tuple of str
+        Of the columns, in schema order.
     """
 
     rows: Mapping[Role, int]
@@ -170,6 +276,7 @@ class Facts:
     level: float = 0.95
     subjects: Subjects | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
     @property
     def train_share(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from daskpriv.choices import checks_of
+from daskpriv.counting import answered
 from daskpriv.engine.run import Engine, Grouping
 from daskpriv.engine.searches import Found
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
@@ -31,7 +32,8 @@ def measured(
     """What the metrics found, as far as the gates let it be interpreted; the gates; the searches."""
     asked = {m.name for m in wanted}
     checks = [m for m in checks_of(chosen) if m.name not in asked] if facts.has(HOLDOUT) else []
-    results, found = engine.measure([*wanted, *checks], facts, prepared.blocks, prepared.spaces, groups)
+    known = answered(engine, surveyed, [*wanted, *checks], facts)
+    results, found = engine.measure([*wanted, *checks], facts, prepared.blocks, prepared.spaces, groups, known)
     split = results.pop(SplitCheck.name) if checks else results.get(SplitCheck.name)
     split = split if facts.has(HOLDOUT) else None
     passed = gates(surveyed, results, split, chosen.space.per_pair, policy, facts.subjects)

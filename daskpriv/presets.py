@@ -47,7 +47,11 @@ PRESETS = {
             "mostly-paper",
             bucketed=True,
             drops_ids=False,
-            options={"dcr_share": {"ties": "size"}, "dcr": {"directions": _DIRECTIONS}},
+            options={
+                "dcr_share": {"ties": "size"},
+                "dcr": {"directions": _DIRECTIONS},
+                "accuracy": {"bins": "paper"},
+            },
             metrics=("dcr", "dcr_share"),
             warnings=(
                 "preset mostly-paper: numbers are cut into 100 buckets, so a near copy and a far row of "

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpriv.evidence import CreditLaw, Credits, Evidence, Facts, Request
+from daskpriv.evidence import Evidence, Facts, Request
 
 
 class Verdict(StrEnum):
@@ -99,7 +99,7 @@ class Result:
     internal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
 
 
-Answers = Mapping[Credits, CreditLaw]
+Answers = Mapping[Request, Any]
 State = Any
 Partial = Any
 

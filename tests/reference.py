@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -309,3 +310,68 @@ def dcr_share(s_train: Matrix, s_holdout: Matrix) -> dict[str, Any]:
         "variance": float(variance),
         "z": float(share - pi) / math.sqrt(variance) if variance else None,
     }
+
+
+# ---------------------------------------------------------------------------------------------- accuracy
+
+
+def quantile_edges(values: Sequence[float], buckets: int) -> list[Fraction]:
+    """The distinct quantiles i / buckets, in whole numbers (Hyndman & Fan's type 7)."""
+    ordered, out = sorted(map(Fraction, values)), []
+    for i in range(buckets + 1) if values else ():
+        place = Fraction(i, buckets) * (len(ordered) - 1)
+        low = math.floor(place)
+        high = min(low + 1, len(ordered) - 1)
+        out.append(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+    return sorted(set(out))
+
+
+def bucket(col: Col, train: Cells, cell: Any, buckets: int) -> Any:
+    """The name of the bucket that a cell falls into: the upper end of an interval, or a category."""
+    known = [c for c in train if c is not None]
+    if cell is None:
+        return "missing"
+    if col.kind == "nominal":
+        common = sorted(set(known), key=lambda c: (-known.count(c), c))[: buckets - 1]
+        return ("is", cell) if cell in common else "other"
+    edges = quantile_edges(known, buckets)
+    if not edges or not edges[0] <= cell <= edges[-1]:
+        return "other"
+    return ("up to", next((e for e in edges[1:] if cell <= e), edges[0]))
+
+
+def margins(
+    columns: Sequence[Col], train: Rows, table: Rows, buckets: int, fit: Rows | None = None
+) -> dict[str, float]:
+    """How far one set of columns of a table lies from train: every formula by its definition, cell by cell.
+
+    Buckets are those of `fit`, else of train.
+    """
+    known = train if fit is None else fit
+    joint = []
+    for rows in (train, table):
+        coded = [[bucket(c, known[c.name], cell, buckets) for cell in rows[c.name]] for c in columns]
+        joint.append(Counter(zip(*coded, strict=True)))
+    n, m = (sum(j.values()) for j in joint)
+    cells = [(joint[0][x] / n, joint[1][x] / m) for x in {**joint[0], **joint[1]}]
+    apart = [abs(p - q) for p, q in cells]
+    middle = [(p, q, (p + q) / 2) for p, q in cells]
+    return {
+        "tvd": sum(apart) / 2,
+        "hellinger": math.sqrt(max(1 - sum(math.sqrt(p * q) for p, q in cells), 0.0)),
+        "jensen_shannon": sum(
+            (p * math.log(p / r) if p else 0.0) / 2 + (q * math.log(q / r) if q else 0.0) / 2 for p, q, r in middle
+        ),
+        "max_deviation": max(apart),
+        "mean_deviation": sum(apart) / len(apart),
+        "expected": sum(mean_gap(joint[0][x] + joint[1][x], n, m) for x in {**joint[0], **joint[1]}) / 2,
+    }
+
+
+def mean_gap(k: int, n: int, m: int) -> float:
+    """E|X / n - (k - X) / m| when k of n + m rows fall to tables of n and m rows at random, by its law."""
+    gaps = (
+        math.comb(n, x) * math.comb(m, k - x) * abs(Fraction(x, n) - Fraction(k - x, m))
+        for x in range(max(0, k - m), min(n, k) + 1)
+    )
+    return float(sum(gaps, Fraction(0)) / math.comb(n + m, k))

@@ -58,6 +58,12 @@ class Cache:
         self._trim(key)
         return value
 
+    def held(self, key: Hashable) -> Any:
+        """The value under `key` if it is here, else None."""
+        with self._lock:
+            entry = self._entries.get(key)
+            return entry.value if entry is not None and entry.ready else None
+
     def resize(self, limit: int) -> None:
         """Keep at most so many bytes from now on."""
         self._limit = limit

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.engine import tasks
+from daskpriv.engine.crosstabs import Crosstabs
 from daskpriv.engine.published import Published, value_of
 from daskpriv.engine.searches import Found, Searches
 from daskpriv.engine.sources import Blocks, BlockSource, Ranks, label_of, parts_of, source_of
@@ -25,14 +26,14 @@ from daskpriv.engine.store import Store
 from daskpriv.engine.units import Added, Credited, Joined, Least, Piece
 from daskpriv.errors import InputError
 from daskpriv.evidence import HOLDOUT, TRAIN, CloserCounts, Credits, Facts, Neighbours, Request, Role, Widest
-from daskpriv.protocol import Metric, Result
+from daskpriv.protocol import Answers, Metric, Result
 from daskpriv.space.block import Block
 from daskpriv.space.buckets import Buckets
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import GowerSpace
 from daskpriv.space.reading import Reading
 from daskpriv.space.summary import PartSummary, summarise
-from daskpriv.stats.selection import Quantiles, Selection
+from daskpriv.stats.selection import EvenQuantiles, Quantiles, Selection
 from daskpriv.tables.keys import numbers_of
 from daskpriv.tables.table import Part, Table
 
@@ -86,8 +87,8 @@ class _Answers:
 
 
 @dataclass
-class Engine(Searches):
-    """Reads and encodes tables, runs searches, reduces metrics."""
+class Engine(Crosstabs, Searches):
+    """Reads and encodes tables, runs searches, counts margins, reduces metrics."""
 
     _sent: dict[str, list[Part | Published[Part]]] = field(default_factory=dict, init=False)
 
@@ -131,7 +132,9 @@ class Engine(Searches):
         """Replace numbers by mid-ranks."""
         return blocks.then(self.executor.publish(Ranks(supports)))
 
-    def quantiles(self, pool: Sequence[Blocks], wanted: Mapping[int, Quantiles]) -> dict[int, list[float]]:
+    def quantiles(
+        self, pool: Sequence[Blocks], wanted: Mapping[int, Quantiles | EvenQuantiles]
+    ) -> dict[int, list[float]]:
         """Exact quantiles of number columns over pooled tables; `wanted` counts the non-missing values."""
         selections = {place: Selection.at(q.ranks()) for place, q in wanted.items() if q.n > 0}
         sources = [s for blocks in pool for s in blocks.sources]
@@ -159,18 +162,21 @@ class Engine(Searches):
         blocks: Mapping[Role, Blocks],
         spaces: Mapping[Pair, GowerSpace],
         groups: Sequence[Grouping] = (),
+        known: Answers | None = None,
     ) -> tuple[dict[str, Result], Found]:
-        """Answer what the metrics need, each search once, and reduce."""
+        """Answer what the metrics need, each search once, and reduce; `known` is what is answered already."""
         wanted: list[Request] = [r for m in metrics for r in m.needs(facts)]
         found = self.search((r for r in wanted if isinstance(r, Neighbours)), blocks, spaces)
         counted = self.count_closer((r for r in wanted if isinstance(r, CloserCounts)), blocks, spaces, found)
-        answers = {
+        credits = {
             r: self.credits(r, blocks, spaces, found, facts.subjects)
             for r in sorted({r for r in wanted if isinstance(r, Credits)})
         }
+        answers: dict[Request, Any] = dict(known or {})
+        answers.update(credits.items())
         apart = self.apart((r for r in wanted if isinstance(r, Widest)), blocks, spaces, found)
         by_row: dict[Role, list[Piece]] = {}
-        for r in {r for r in answers if r.by_row}:
+        for r in {r for r in credits if r.by_row}:
             by_row |= self.row_credits(r, blocks, spaces, found)
         evidence = _by_block(blocks, found, counted, apart, by_row, tuple(groups))
         states: dict[str, Any] = {m.name: m.begin(facts) for m in metrics}

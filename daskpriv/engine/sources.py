@@ -14,6 +14,7 @@ from daskpriv.engine.cache import BLOCKS
 from daskpriv.engine.executor import Executor
 from daskpriv.engine.published import Published, value_of
 from daskpriv.evidence import Role
+from daskpriv.space.bins import Bins
 from daskpriv.space.block import Block
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import rank_of
@@ -67,11 +68,37 @@ class BlockSource:
         """Read and encode it, unless this process still has it."""
         return BLOCKS.get(("block", self.name), self._read)
 
+    def passing(self) -> Block:
+        """The same, not kept unless it already is: for what is read once and stored in a smaller form."""
+        return BLOCKS.held(("block", self.name)) or self._read()
+
     def _read(self) -> Block:
         block = self.encoding.get().encode(value_of(self.part))
         for step in self.steps:
             block = step.get().apply(block)
         return block
+
+
+@dataclass(frozen=True)
+class Coded:
+    """The rows of a block as codes of buckets: one byte per cell."""
+
+    source: BlockSource
+    bins: Published[Bins]
+
+    @property
+    def label(self) -> str:
+        """What to call it in messages."""
+        return self.source.label
+
+    def load(self) -> NDArray[np.uint8]:
+        """The codes, uint8 (p, n), one line per column."""
+        return BLOCKS.get(("coded", self.source.name, self.bins.digest), self._code)
+
+    def _code(self) -> NDArray[np.uint8]:
+        codes = self.bins.get().code(self.source.passing())
+        codes.flags.writeable = False  # as it is where it came over a wire: one compiled kernel for both
+        return codes
 
 
 def source_of(part: Part | Published[Part], encoding: Published[Encoding]) -> BlockSource:

@@ -89,10 +89,11 @@ class Stages:
         items: Sequence[Any],
         add: Callable[[Any, Any], Any],
         executor: Executor | None = None,
+        bunches_per_slot: int = _BUNCHES,
     ) -> Any:
         """Merge fn of every item with an associative and commutative function; only one partial is held here."""
         total: Any = None
-        bunches = _bunched(items, _BUNCHES * self.executor.slots)
+        bunches = _bunched(items, bunches_per_slot * self.executor.slots)
         for _, value in self._each(stage, _Folded(fn, add), bunches, executor=executor):
             total = value if total is None else add(total, value)
         return total

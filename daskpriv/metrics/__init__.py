@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from daskpriv.errors import InputError
+from daskpriv.metrics.accuracy import Accuracy
 from daskpriv.metrics.base import Metric, Result, Verdict
 from daskpriv.metrics.clones import Clones
 from daskpriv.metrics.dcr import Dcr
@@ -30,11 +31,13 @@ _EVERY = (
     Subgroups,
     PrivacyScore,
     NeighbourScores,
+    Accuracy,
 )
 METRICS: dict[str, type[Any]] = {m.name: m for m in _EVERY}
 
 __all__ = [
     "METRICS",
+    "Accuracy",
     "Clones",
     "Dcr",
     "DcrOverlap",

@@ -29,6 +29,7 @@ QUESTIONS = {
     "exposure": "Do training rows stand out in the tails and among isolated rows?",
     "subgroups": "Does the leak fall on isolated rows, or on one group?",
     "privacy_score": "Are training rows nearer to the synthetic table than to each other?",
+    "accuracy": "How much of the real table survives in one, two and three columns together?",
     "neighbour_scores": "What do the nearest-neighbour scores of other tools say?",
 }
 

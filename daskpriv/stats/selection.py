@@ -6,8 +6,10 @@ The result is the value that sorting everything would give, for any partitioning
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,4 +125,37 @@ class Quantiles:
             else:
                 step = high - low
                 out.append(float(high - step * (1 - t) if t >= 0.5 else low + step * t))
+        return out
+
+
+@dataclass(frozen=True)
+class EvenQuantiles:
+    """The quantiles 0, 1 / parts, ..., 1 of `n` values by the same rule, without rounding on the way.
+
+    Each is the largest float64 that does not exceed the exact one: a value lies below it, or at it, exactly when it
+    does so in whole numbers, whatever the unit.
+    """
+
+    parts: int
+    n: int
+
+    def ranks(self) -> list[int]:
+        """Two neighbouring ranks for each of them."""
+        lows = [i * (self.n - 1) // self.parts for i in range(self.parts + 1)]
+        return [rank for low in lows for rank in (low, min(low + 1, self.n - 1))]
+
+    def combine(self, values: NDArray[np.float64]) -> list[float]:
+        """Interpolate the values found at `ranks`.
+
+        >>> q = EvenQuantiles(2, 4)
+        >>> q.combine(np.array([1.0, 2.0, 3.0, 10.0])[q.ranks()])
+        [1.0, 2.5, 10.0]
+        """
+        out = []
+        for i, (low, high) in enumerate(zip(values[::2].tolist(), values[1::2].tolist(), strict=True)):
+            exact = Fraction(low) + (Fraction(high) - Fraction(low)) * Fraction(
+                i * (self.n - 1) % self.parts, self.parts
+            )
+            near = float(exact)
+            out.append(near if Fraction(near) <= exact else math.nextafter(near, -math.inf))
         return out
