@@ -17,9 +17,10 @@ from benchmarks.processes import watch
 _PROGRAM = """
 import json, sys, time
 from daskpriv.engine.executor import Threads
+from daskpriv.flattening import flattened
 from daskpriv.prepare import Columns
 from daskpriv.runs import Place
-from daskpriv.sequences import EventTables, Sequencing, flattened
+from daskpriv.sequences import EventTables, Sequencing
 from daskpriv.tables.open import open_table
 
 class Limited(Threads):

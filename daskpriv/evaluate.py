@@ -13,10 +13,11 @@ from daskpriv.adversary import with_adversary
 from daskpriv.by_group import columns_of, groupings_of, with_subgroups
 from daskpriv.choices import check_seed, check_split, chosen_metrics, options_of, with_coins
 from daskpriv.engine.plan import check_memory, longest_list
-from daskpriv.engine.run import Engine
+from daskpriv.engine.run import Engine, Grouping
 from daskpriv.errors import InputError, PlanError
 from daskpriv.events import Listener, RunNamed, silent
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
+from daskpriv.flattening import flattened
 from daskpriv.judgement import adjusted
 from daskpriv.measuring import beside_preset, measured, prepared_for, same_table_warning, same_tables
 from daskpriv.metrics import Metric
@@ -29,9 +30,10 @@ from daskpriv.records import write_records
 from daskpriv.report.model import Report, check_writable, write_atomically
 from daskpriv.report.rules import parse_rules
 from daskpriv.runs import Place, Run, name_of, place_for
-from daskpriv.sequences import Sequencing, as_events, flattened
+from daskpriv.sequences import Sequencing, as_events, with_sequences
 from daskpriv.session import check_rows, engine_for, executor_for, open_any
 from daskpriv.splitting import read_split
+from daskpriv.subjects import Subjects
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.sinks import join
 from daskpriv.tables.table import Table
@@ -153,9 +155,9 @@ def evaluate(
     chosen = options_of(preset_named(preset), missing, range_from)
     held = policy_of(policy)
     coins = None if split is None else read_split(split)
-    wanted = chosen_metrics(metrics, with_coins(chosen, coins), held)
-    by = columns_of(group_by)
-    wanted = with_subgroups(wanted, by)
+    by, sequencing = columns_of(group_by), Sequencing.of(subject_key, order_by, subjects)
+    wanted = with_subgroups(chosen_metrics(metrics, with_coins(chosen, coins), held), by)
+    wanted = with_sequences(wanted, sequencing, metrics)
     described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
     narrowed = Columns(described, columns, without_key(exclude, subject_key), weights)
     for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets)):
@@ -169,7 +171,7 @@ def evaluate(
     opened = open_tables(train, holdout, synthetic)
     check_split(coins, opened)
     check_key(subject_key, opened, columns, weights)
-    events, narrowed = as_events(Sequencing.of(subject_key, order_by, subjects), opened, narrowed)
+    events, narrowed = as_events(sequencing, opened, narrowed)
     listener = progress or silent
     folder = None if output is None else os.fspath(output)
     with (
@@ -187,17 +189,9 @@ def evaluate(
         under_way = _begin(engine, place, surveyed, chosen, command)
         prepared = prepared_for(engine, surveyed, chosen, real)
         groups = groupings_of(surveyed, by)
-        compared = tuple(c.name for c in surveyed.encoding.columns)
-        facts = Facts(
-            rows,
-            len(compared),
-            seed,
-            held.level,
-            subjects_of(engine, tables, subject_key),
-            {g.column: names for g, names in groups.items()},
-            compared,
-        )
-        results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, tuple(groups))
+        facts = _facts(surveyed, seed, held.level, subjects_of(engine, tables, subject_key), groups, bool(flat.events))
+        known = flat.answers(engine, surveyed, wanted, facts)
+        results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, tuple(groups), known)
         beside = beside_preset(engine, surveyed, chosen, facts, real)
         if internal and folder is not None:
             write_records(join(folder, "internal"), engine.store, found, results)
@@ -240,6 +234,21 @@ def _check(output: Any, seed: int, progress: Any, internal: bool) -> None:
         raise InputError("progress: give a function that takes one event.")
     if internal and output is None:
         raise InputError("internal: give an output directory for the per-record file.")
+
+
+def _facts(
+    surveyed: Surveyed,
+    seed: int,
+    level: float,
+    subjects: Subjects | None,
+    groups: Mapping[Grouping, tuple[str, ...]],
+    sequenced: bool,
+) -> Facts:
+    """What is known before any distance is computed."""
+    names = tuple(c.name for c in surveyed.encoding.columns)
+    called = {g.column: values for g, values in groups.items()}
+    rows = {name: table.rows for name, table in surveyed.tables.items()}
+    return Facts(rows, len(names), seed, level, subjects, called, names, sequenced)
 
 
 def _write(report: Report, folder: str, internal: bool) -> None:

@@ -14,7 +14,7 @@ from daskpriv.metrics import DcrShare, Metric, SplitCheck
 from daskpriv.policy import Policy
 from daskpriv.prepare import Prepared, Surveyed, bucketed, encode, spaces_for
 from daskpriv.presets import DEFAULT, Preset
-from daskpriv.protocol import Result
+from daskpriv.protocol import Answers, Result
 from daskpriv.runs import name_of
 from daskpriv.space.gower import RangeFrom
 
@@ -28,11 +28,12 @@ def measured(
     facts: Facts,
     policy: Policy,
     groups: Sequence[Grouping] = (),
+    known: Answers | None = None,
 ) -> tuple[dict[str, Result], list[Gate], Found]:
     """What the metrics found, as far as the gates let it be interpreted; the gates; the searches."""
     asked = {m.name for m in wanted}
     checks = [m for m in checks_of(chosen) if m.name not in asked] if facts.has(HOLDOUT) else []
-    known = answered(engine, surveyed, [*wanted, *checks], facts)
+    known = {**(known or {}), **answered(engine, surveyed, [*wanted, *checks], facts)}
     results, found = engine.measure([*wanted, *checks], facts, prepared.blocks, prepared.spaces, groups, known)
     split = results.pop(SplitCheck.name) if checks else results.get(SplitCheck.name)
     split = split if facts.has(HOLDOUT) else None

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from daskpriv.engine.executor import Executor
-from daskpriv.engine.flattening import READ_ROWS, Events, FlatLane, Rows, flatten, lanes_for, row_bytes, writable
-from daskpriv.engine.plan import Layout
-from daskpriv.engine.published import Published
+from daskpriv.engine.flattening import READ_ROWS, Events, Rows, lanes_for, row_bytes
 from daskpriv.engine.sources import parts_of
-from daskpriv.engine.stages import Stages
-from daskpriv.errors import InputError, PlanError
-from daskpriv.events import Listener, silent
+from daskpriv.errors import InputError
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Role
+from daskpriv.metrics import Metric, Sequences
 from daskpriv.prepare import Columns
-from daskpriv.runs import Place, name_of, wipe
-from daskpriv.session import check_rows, open_any
-from daskpriv.tables.files import shown
-from daskpriv.tables.open import open_table
+from daskpriv.session import open_any
 from daskpriv.tables.schema import Column, Schema
 from daskpriv.tables.sequences import LENGTH, NEXT, Lane, check_key_type, check_order, flat_schema, plain_type
-from daskpriv.tables.sinks import join
 from daskpriv.tables.table import Table
 from daskpriv.tables.types import Kind
 
-IN_MEMORY = 512 << 20  # bytes of flat rows that the client may hold, were every event a subject
 _ROLES = (TRAIN, HOLDOUT, SYNTHETIC)
 
 
@@ -70,6 +57,16 @@ class Sequencing:
         if order_by == subject_key:
             raise InputError(f"order_by: {order_by!r} is the subject key; name the column that orders its events.")
         return cls(subject_key, order_by, given)
+
+
+def with_sequences(wanted: Sequence[Metric], asked: Sequencing | None, metrics: Any) -> list[Metric]:
+    """The metrics, with the one that knows sequences where there are some, and without it where there are none."""
+    has = any(m.name == Sequences.name for m in wanted)
+    if asked is not None:
+        return [*wanted, *([] if has else [Sequences()])]
+    if has and metrics != "all":
+        raise InputError("metrics: 'sequences' is about events; name the columns subject_key and order_by as well.")
+    return [m for m in wanted if m.name != Sequences.name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,97 +231,3 @@ def _described(schema: Schema | None, events: set[str], gone: set[str]) -> Schem
     told |= {NEXT + n: replace(told[n], name=NEXT + n) for n in told if n in events and NEXT + n not in told}
     told.setdefault(LENGTH, Column(LENGTH, Kind.NUMERIC))
     return Schema(tuple(told.values()))
-
-
-@dataclass(frozen=True, eq=False)
-class Flattened:
-    """Tables to compare, and for each of them the events behind it, by lane."""
-
-    tables: dict[Role, Table]
-    events: Mapping[Role, tuple[Published[Events], list[Lane]]] = field(default_factory=dict)
-
-
-@contextmanager
-def flattened(
-    opened: EventTables | None,
-    tables: dict[Role, Table],
-    executor: Executor,
-    place: Place,
-    seed: int,
-    listener: Listener = silent,
-    command: Sequence[str] = (),
-) -> Iterator[Flattened]:
-    """The tables as they are, or flat rows of event tables; what is written for them is removed at the end."""
-    if opened is None:
-        yield Flattened(tables)
-        return
-    stages = Stages(executor, Layout(READ_ROWS, READ_ROWS), listener)
-    events = {}
-    for role in opened.tables:
-        lanes = opened.lanes(role, executor.memory_per_slot, executor.slots)
-        events[role] = (executor.publish(opened.events(role, executor, seed)), lanes)
-
-    small = all(opened.most_bytes(role) <= IN_MEMORY for role in events)
-    with nullcontext("") if small else _folder(opened, place, command) as folder:
-        found = {}
-        for role, (published, lanes) in events.items():
-            target = join(folder, role) if folder else ""
-            with writable(target) if target else nullcontext():
-                found[role] = _table(opened, role, flatten(stages, published, role, lanes, target))
-        check_rows(found)
-        yield Flattened(found, events)
-
-
-def _table(opened: EventTables, role: Role, lanes: Sequence[FlatLane]) -> Table:
-    """Flat rows as a table; its source is that of the events."""
-    behind = opened.tables[role]
-    files = [lane.file for lane in lanes if lane.file]
-    held = [lane.rows for lane in lanes if lane.rows is not None]
-    table = open_table(files if files else pa.concat_tables(held), role)
-    idle = sum(lane.idle for lane in lanes)
-    notes = [
-        f"{role}: column {name!r}: {n} of {behind.rows} cells do not fit the column's type and count as missing."
-        for lane in lanes
-        for name, n in lane.misfits.items()
-    ]
-    if idle:
-        notes.append(f"{role}-subjects: {idle} subject(s) without an event are left out.")
-    return replace(table, source=behind.source, notes=(*behind.notes, *notes))
-
-
-@contextmanager
-def _folder(opened: EventTables, place: Place, command: Sequence[str]) -> Iterator[str]:
-    """A folder for flat rows within the place of this run; removed at the end, whatever happens."""
-    with _rooted(place) as root:
-        if not root.reachable:
-            raise PlanError(
-                f"the flat rows may not fit this machine's memory, and workers do not reach the store "
-                f"{shown(root.root)!r}; name a place that all machines see with --store."
-            )
-        # The same command finds what a run that was killed has left, and removes it.
-        known = [(t.name, t.files, t.rows) if t.files else uuid.uuid4().hex for t in opened.tables.values()]
-        name = name_of("flat rows", opened.asked.key, opened.asked.order, known)
-        folder = join(root.root, name)
-        wipe(folder)
-        about = {r: {"rows": t.rows, "source": list(t.source[:20])} for r, t in opened.tables.items()}
-        root.open(name, READ_ROWS, about, tuple(command))
-        try:
-            yield join(folder, "pieces")
-        finally:
-            wipe(folder)
-            if not root.lasting and "://" not in root.root:
-                with suppress(OSError):
-                    Path(root.root).rmdir()
-
-
-@contextmanager
-def _rooted(place: Place) -> Iterator[Place]:
-    """The place, or one in a temporary directory where this run keeps all else in memory."""
-    if place.root:
-        yield place
-        return
-    folder = tempfile.mkdtemp(prefix="daskpriv-")
-    try:
-        yield Place(folder, True, False)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

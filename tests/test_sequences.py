@@ -27,10 +27,11 @@ from daskpriv.cli import cli
 from daskpriv.engine.executor import Serial, Threads
 from daskpriv.errors import InputError
 from daskpriv.events import StageStarted
+from daskpriv.flattening import flattened
 from daskpriv.prepare import Columns
 from daskpriv.report.shareable import shareable
 from daskpriv.runs import Place
-from daskpriv.sequences import EventTables, Sequencing, flattened
+from daskpriv.sequences import EventTables, Sequencing
 from daskpriv.tables.open import open_table
 
 _ALL = 2**64 - 1
@@ -127,7 +128,7 @@ def test_no_way_of_storing_changes_flat_rows(tmp_path: Path, monkeypatch: pytest
     found = flat(str(tmp_path))
     assert found.drop_columns("who").equals(expected.drop_columns("who"))
     assert found.column("who").to_pylist() == expected.column("who").to_pylist()
-    monkeypatch.setattr("daskpriv.sequences.IN_MEMORY", 0)
+    monkeypatch.setattr("daskpriv.flattening.IN_MEMORY", 0)
     assert flat(held).cast(expected.schema).equals(expected)
 
 
@@ -232,9 +233,8 @@ def test_the_share_is_that_of_flat_rows_made_by_hand(plain: dict[str, Any]) -> N
         table.insert(3, "shop", np.where(table["x"] > 2, "a", "b"))
         following = pd.Series(np.where(table["next_x"] > 2, "a", "b"), dtype=object)
         table.insert(6, "next_shop", following.where(table["next_x"].notna(), None))
-    report = daskpriv.evaluate(**tables, subject_key="who").to_dict()
-    # Copies have other keys, so other events are drawn; the numbers are still those of the same flat rows.
-    assert json.loads(json.dumps(report["metrics"])) == plain["metrics"]
+    report = told(daskpriv.evaluate(**tables, subject_key="who"))
+    assert report["metrics"] == {n: m for n, m in plain["metrics"].items() if n != "sequences"}
 
 
 @pytest.mark.parametrize("in_memory", [0, 2**40])
@@ -242,7 +242,7 @@ def test_no_way_of_working_changes_a_report(
     plain: dict[str, Any], cluster: Callable[[int], Client], tmp_path: Path, monkeypatch: Any, in_memory: int
 ) -> None:
     """Lanes, files of flat rows, blocks, order of events, worker processes."""
-    monkeypatch.setattr("daskpriv.sequences.IN_MEMORY", in_memory)
+    monkeypatch.setattr("daskpriv.flattening.IN_MEMORY", in_memory)
     monkeypatch.setattr("daskpriv.engine.flattening.lane_count", lambda *_: 3)
     for name, table in world().items():
         (tmp_path / name).mkdir()
@@ -256,7 +256,7 @@ def test_no_way_of_working_changes_a_report(
 
 
 def test_flat_rows_in_files_are_private_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskpriv.sequences.IN_MEMORY", 0)
+    monkeypatch.setattr("daskpriv.flattening.IN_MEMORY", 0)
     seen: dict[Path, int] = {}
 
     def look(event: Any) -> None:
@@ -282,8 +282,8 @@ def test_what_a_killed_run_left_is_removed_by_runs_clean(tmp_path: Path) -> None
     for name, table in world().items():
         table.to_parquet(tmp_path / f"{name}.parquet")
     program = """
-import os, sys, daskpriv, daskpriv.sequences
-daskpriv.sequences.IN_MEMORY = 0
+import os, sys, daskpriv, daskpriv.flattening
+daskpriv.flattening.IN_MEMORY = 0
 def look(event):
     if getattr(event, "stage", "") == "read train":
         os._exit(9)
@@ -352,6 +352,109 @@ def test_subjects_without_events_and_cells_that_do_not_fit_are_told(tmp_path: Pa
     assert "age" in [c["name"] for c in report["space"]["columns"]]
 
 
+# ---------------------------------------------------------------------------------------------- the metric
+
+
+def cut(values: pd.Series, train: pd.Series) -> pd.Series:
+    """Bucket of each number: intervals (a, b] between deciles of train, the first one closed; other; missing."""
+    edges = np.unique(np.quantile(train.dropna(), np.linspace(0, 1, 11), method="linear"))
+    found = pd.cut(values, edges, include_lowest=True, labels=[f"bucket {i}" for i in range(len(edges) - 1)])
+    return found.astype(object).where(found.notna(), np.where(values.isna(), "missing", "other"))
+
+
+def top(values: pd.Series, train: pd.Series) -> pd.Series:
+    """The nine commonest categories of train (the smaller first among equals), the others, missing."""
+    counts = train.value_counts().reset_index()
+    counts.columns = ["value", "n"]
+    kept = counts.sort_values(["n", "value"], ascending=[False, True])["value"].head(9)
+    return values.where(values.isin(kept), "other").where(values.notna(), "missing")
+
+
+def apart(a: pd.Series, b: pd.Series) -> float:
+    """Total variation distance of two columns of values."""
+    p, q = a.astype(str).value_counts(normalize=True), b.astype(str).value_counts(normalize=True)
+    return float(p.subtract(q, fill_value=0).abs().sum() / 2)
+
+
+def levels(values: pd.Series, train: pd.Series) -> pd.Series:
+    """Whole numbers in buckets that end at deciles of train; less than all of them is another one."""
+    edges = np.unique(np.quantile(train, np.linspace(0, 1, 11)))
+    return pd.Series(np.searchsorted(edges, values)).where(values.to_numpy() >= edges[0], -1)
+
+
+def test_the_metric_is_that_of_plain_pandas(plain: dict[str, Any]) -> None:
+    held = world()
+    rows = {n: flat(t).to_pandas() for n, t in held.items()}
+    bucket = {c: top if c == "shop" else cut for c in ("x", "y", "shop")}
+    for role, key in (("synthetic", "synthetic"), ("holdout", "reference_holdout")):
+        found = plain["metrics"]["sequences"]["details"][key]
+        lengths = {n: t.groupby("who").size() for n, t in held.items()}
+        tvd = apart(*(levels(lengths[n], lengths["train"]) for n in (role, "train")))
+        assert found["length"]["tvd"] == pytest.approx(tvd, abs=1e-12)
+        for column in found["columns"]:
+            name = column["column"]
+            coded = {n: t.assign(code=bucket[name](t[name], rows["train"][name])) for n, t in held.items()}
+            distinct = {n: t.groupby("who")["code"].nunique() for n, t in coded.items()}
+            tvd = apart(*(levels(distinct[n], distinct["train"]) for n in (role, "train")))
+            assert column["categories_per_sequence"]["tvd"] == pytest.approx(tvd, abs=1e-12)
+            once = {n: t.drop_duplicates(["who", "code"])["code"] for n, t in coded.items()}
+            tvd = apart(once[role], once["train"])
+            assert column["sequences_per_category"]["tvd"] == pytest.approx(tvd, abs=1e-12)
+            pairs = {}
+            for n in (role, "train"):
+                this, following = (bucket[name](rows[n][c], rows["train"][name]) for c in (name, f"next_{name}"))
+                following = following.where(rows[n]["sequence_length"] > 1, "none")
+                pairs[n] = this.astype(str) + "," + following.astype(str)
+            assert column["coherence"]["tvd"] == pytest.approx(apart(pairs[role], pairs["train"]), abs=1e-12)
+        for aspect in ("categories_per_sequence", "sequences_per_category", "coherence"):
+            mean = np.mean([c[aspect]["accuracy"] for c in found["columns"]])
+            assert found["averages"][aspect]["accuracy"] == pytest.approx(mean, abs=1e-12)
+
+
+def test_the_metric_describes_each_table(plain: dict[str, Any]) -> None:
+    metric, held = plain["metrics"]["sequences"], world()["train"]
+    lengths = held.groupby("who").size()
+    assert metric["verdict"] == "NOT_EVALUATED"
+    assert metric["value"] == metric["details"]["synthetic"]["averages"]["coherence"]["accuracy"]
+    told = metric["details"]["tables"]["train"]
+    assert (told["subjects"], told["events"], told["single"]) == (80, len(held), int((lengths == 1).sum()))
+    assert told["length"]["mean"] == pytest.approx(lengths.mean())
+    assert told["length"]["q75"] == pytest.approx(lengths.quantile(0.75))
+
+
+def test_values_that_no_flat_row_has_are_not_missing() -> None:
+    """A category that was never drawn counts as a value of its own, and among the others; it is not a missing cell."""
+    held = pd.DataFrame({"who": np.repeat(np.arange(40), 2), "day": np.tile([0, 1], 40), "x": "a"})
+    rare = pd.concat([held, pd.DataFrame({"who": np.arange(40), "day": 2, "x": [f"rare{i}" for i in range(40)]})])
+    drawn = flat(rare).to_pandas()
+    never = set(rare["x"]) - set(drawn["x"])
+    assert len(never) > 10
+    metric = daskpriv.evaluate(rare, held, held, **OPTIONS, metrics="sequences").metrics["sequences"]
+    column = metric.details["synthetic"]["columns"][0]
+    assert column["categories_per_sequence"]["tvd"] == 1.0  # all sequences of train hold two values, of synthetic one
+    assert column["sequences_per_category"]["tvd"] == pytest.approx(0.5)
+
+
+def test_an_honest_table_scores_about_what_is_expected() -> None:
+    train, other = events(11, 3000), events(12, 2000, first=9000)
+    metric = daskpriv.evaluate(train, other, **OPTIONS, metrics="sequences").metrics["sequences"]
+    for aspect in ("length", "categories_per_sequence", "coherence"):
+        found = metric.details["synthetic"]["averages"][aspect]
+        assert abs(found["accuracy"] - found["expected"]) < 0.02
+    shuffled = other.assign(y=0.0)
+    worse = daskpriv.evaluate(train, shuffled, **OPTIONS, metrics="sequences").metrics["sequences"]
+    assert worse.value < worse.expected - 0.2
+    copied = daskpriv.evaluate(train, train, **OPTIONS, metrics="sequences").metrics["sequences"]
+    assert copied.value == 1.0
+
+
+def test_rows_that_are_no_events_have_no_sequences() -> None:
+    held = {n: t.drop(columns=["who", "day"]) for n, t in world().items()}
+    assert "sequences" not in daskpriv.evaluate(**held, metrics="all").metrics
+    with pytest.raises(InputError, match="metrics: 'sequences' is about events"):
+        daskpriv.evaluate(**held, metrics=["sequences"])
+
+
 # ---------------------------------------------------------------------------------------------- memory
 
 
@@ -372,16 +475,17 @@ from daskpriv.engine.executor import Serial
 from daskpriv.prepare import Columns
 from daskpriv.report.shareable import shareable
 from daskpriv.runs import Place
-import daskpriv.sequences as s
+from daskpriv import flattening
+from daskpriv.sequences import EventTables, Sequencing
 from daskpriv.tables.open import open_table
 class Limited(Serial):
     memory_per_slot = 64 << 20
-s.IN_MEMORY = 0
+flattening.IN_MEMORY = 0
 tables = {"train": open_table(sys.argv[1], "train")}
-opened = s.EventTables.of(s.Sequencing("who", "day"), tables, Columns())
+opened = EventTables.of(Sequencing("who", "day"), tables, Columns())
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before = peak()
-with s.flattened(opened, tables, Limited(), Place(), 0) as found:
+with flattening.flattened(opened, tables, Limited(), Place(), 0) as found:
     print(peak() - before, found.tables["train"].rows, len(found.events["train"][1]))
 """
     environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}

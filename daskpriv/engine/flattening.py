@@ -76,6 +76,11 @@ class Events:
         return histories(*self.rows.read(lane), self.rows.name, self.rows.key, self.order, self.seed)
 
     @property
+    def columns(self) -> frozenset[str]:
+        """What an event is: neither whose it is, nor when it was."""
+        return frozenset(self.rows.schema.names) - {self.rows.key, self.order}
+
+    @property
     def flat(self) -> pa.Schema:
         """The columns of its flat rows."""
         known = None if self.subjects is None else self.subjects.schema

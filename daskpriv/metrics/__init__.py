@@ -17,6 +17,7 @@ from daskpriv.metrics.membership_inference import MembershipInference
 from daskpriv.metrics.neighbour_scores import NeighbourScores
 from daskpriv.metrics.nndr import Nndr
 from daskpriv.metrics.privacy_score import PrivacyScore
+from daskpriv.metrics.sequences import Sequences
 from daskpriv.metrics.split_check import SplitCheck
 from daskpriv.metrics.subgroups import Subgroups
 
@@ -32,6 +33,7 @@ _EVERY = (
     PrivacyScore,
     NeighbourScores,
     Accuracy,
+    Sequences,
 )
 METRICS: dict[str, type[Any]] = {m.name: m for m in _EVERY}
 
@@ -49,6 +51,7 @@ __all__ = [
     "Nndr",
     "PrivacyScore",
     "Result",
+    "Sequences",
     "SplitCheck",
     "Subgroups",
     "Verdict",

@@ -30,6 +30,7 @@ QUESTIONS = {
     "subgroups": "Does the leak fall on isolated rows, or on one group?",
     "privacy_score": "Are training rows nearer to the synthetic table than to each other?",
     "accuracy": "How much of the real table survives in one, two and three columns together?",
+    "sequences": "How long are sequences, what do they hold, and which event follows which?",
     "neighbour_scores": "What do the nearest-neighbour scores of other tools say?",
 }
 

@@ -346,7 +346,9 @@ def test_categories_beyond_fifty_thousand_are_found_by_their_hashes() -> None:
 def test_too_many_cells_are_refused_in_one_sentence() -> None:
     rng = np.random.default_rng(1)
     table = pd.DataFrame(rng.random((300, 4)), columns=list("wxyz"))
-    with pytest.raises(daskpriv.InputError, match=r"columns 'w', 'x', 'y', 'z' together have .* cells.* use fewer buckets"):
+    with pytest.raises(
+        daskpriv.InputError, match=r"columns 'w', 'x', 'y', 'z' together have .* cells.* use fewer buckets"
+    ):
         accuracy({"train": table, "synthetic": table}, 4, buckets=(250,))
 
 
