@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -140,17 +142,23 @@ def test_keys_are_the_same_however_they_are_stored() -> None:
     assert flat(named).equals(flat(pa.Table.from_pandas(named.astype({"who": "category"}), preserve_index=False)))
 
 
-@pytest.mark.parametrize("kind", ["timestamp[s]", "timestamp[us, tz=UTC]", "date32", "uint64", "decimal128(30, 2)"])
-def test_order_columns_of_any_sortable_type(kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.timestamp("s"),
+        pa.timestamp("us", "UTC"),
+        pa.date32(),
+        pa.time32("s"),
+        pa.duration("ms"),
+        pa.uint64(),
+        pa.float32(),
+        pa.decimal128(30, 2),
+    ],
+)
+def test_order_columns_of_any_sortable_type(kind: pa.DataType) -> None:
     held = pa.Table.from_pandas(events(5), preserve_index=False)
-    days = held.column("day")
-    if kind.startswith("decimal"):
-        cast = days.cast(pa.decimal128(30, 2))
-    elif kind == "timestamp[us, tz=UTC]":
-        cast = days.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-    else:
-        cast = days.cast("int32").cast(kind) if kind == "date32" else days.cast(kind)
-    assert flat(held.set_column(1, "day", cast)).equals(flat(held))
+    days = held.column("day").cast("int32" if kind in (pa.date32(), pa.time32("s")) else "int64")
+    assert flat(held.set_column(1, "day", days.cast(kind))).equals(flat(held))
 
 
 def test_the_drawn_event_is_uniform() -> None:
@@ -459,12 +467,12 @@ def test_rows_that_are_no_events_have_no_sequences() -> None:
 
 
 def test_memory_is_bounded_by_the_slot_not_by_the_table(tmp_path: Path) -> None:
-    """140 MB of events pass through units that may use 64 MB; what the process grows by stays below the table."""
+    """112 MB of events pass through units that may use 48 MB; what the process grows by stays below half the table."""
     rng = np.random.default_rng(0)
     size = 0
-    for i in range(10):
+    for i in range(8):
         n = 250_000
-        table = pa.table({"who": rng.integers(0, 250_000, n), "day": rng.integers(0, 10**9, n)})
+        table = pa.table({"who": rng.integers(0, 200_000, n), "day": rng.integers(0, 10**9, n)})
         for name in ("a", "b", "c", "d", "e"):
             table = table.append_column(name, pa.array(rng.normal(size=n)))
         size += table.nbytes
@@ -479,7 +487,7 @@ from daskpriv import flattening
 from daskpriv.sequences import EventTables, Sequencing
 from daskpriv.tables.open import open_table
 class Limited(Serial):
-    memory_per_slot = 64 << 20
+    memory_per_slot = 48 << 20
 flattening.IN_MEMORY = 0
 tables = {"train": open_table(sys.argv[1], "train")}
 opened = EventTables.of(Sequencing("who", "day"), tables, Columns())
@@ -495,9 +503,9 @@ with flattening.flattened(opened, tables, Limited(), Place(), 0) as found:
     assert done.returncode == 0, done.stderr
     grown, rows, lanes = map(int, done.stdout.split())
     assert lanes > 5
-    assert rows > 240_000
-    assert size > 130e6
-    assert grown < size / 2
+    assert rows > 190_000
+    assert size > 110e6
+    assert grown < size / 2, grown
 
 
 # ---------------------------------------------------------------------------------------------- bad input
@@ -577,6 +585,11 @@ def test_bad_input_is_one_sentence(tables: dict[str, Any], options: dict[str, An
     assert str(caught.value).endswith(".")
 
 
+def test_bad_input_found_by_a_worker_is_the_same_sentence(cluster: Callable[[int], Client]) -> None:
+    with pytest.raises(InputError, match=r"^train: column 'day' has missing values; fill them or drop those rows\.$"):
+        daskpriv.evaluate(**changed(day=float("nan")), **OPTIONS, client=cluster(2))
+
+
 def test_sequences_of_one_event_only_are_compared_without_a_next_one() -> None:
     held = {n: t.drop_duplicates("who") for n, t in world().items()}
     report = daskpriv.evaluate(**held, **OPTIONS, metrics=["dcr", "clones"]).to_dict()
@@ -609,6 +622,21 @@ def test_from_the_command_line(tmp_path: Path, plain: dict[str, Any], monkeypatc
     again = json.loads(Path("again/report.json").read_text())
     assert again["metrics"] == written["metrics"]
     assert again["run"]["pieces_used_again"] > 0
+
+
+def test_the_documentation_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tables can be made, its commands work."""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent / "docs" / "sequences.md").read_text()
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(code, "sequences.md", "exec"), {})
+    commands = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    assert len(commands) == 2
+    for command in commands:
+        done = CliRunner().invoke(cli, shlex.split(command)[1:])
+        assert done.exit_code == 0, done.output
+    columns = [c["name"] for c in json.loads(Path("people/report.json").read_text())["space"]["columns"]]
+    assert columns == ["age", "ward", "cost", "next_ward", "next_cost", "sequence_length"]
 
 
 def test_threads_give_the_same_rows() -> None:
