@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import adult, cluster, cold, goals, growth, kernel, memory, million, peers, scheduler, stream
+from benchmarks import adult, cluster, cold, goals, growth, kernel, memory, million, peers, scheduler, sequences, stream
 
 BENCHMARKS = {
     "kernel": kernel.run,
@@ -19,6 +19,7 @@ BENCHMARKS = {
     "cluster": cluster.run,
     "adult": adult.run,
     "stream": stream.run,
+    "sequences": sequences.run,
     "memory": memory.run,
     "scheduler": scheduler.run,
     "peers": peers.run,

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import Any
 
 from daskpriv.adversary import with_adversary
-from daskpriv.by_group import columns_of, groupings_of, with_subgroups
-from daskpriv.choices import check_seed, check_split, distances_and_models, options_of, with_coins
-from daskpriv.engine.plan import check_memory, longest_list
-from daskpriv.engine.run import Engine
-from daskpriv.errors import InputError, PlanError
-from daskpriv.events import Listener, RunNamed, silent
+from daskpriv.asked import Comparison, Running, comparison_of, running_of
+from daskpriv.beginning import begin
+from daskpriv.by_group import groupings_of
+from daskpriv.engine.executor import Executor
+from daskpriv.engine.plan import longest_list
+from daskpriv.engine.run import Engine, Grouping
+from daskpriv.errors import InputError
+from daskpriv.events import Listener
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
+from daskpriv.flattening import flattened
 from daskpriv.judgement import adjusted
 from daskpriv.measuring import beside_preset, measured, prepared_for, same_table_warning, same_tables
 from daskpriv.metrics import Metric
-from daskpriv.policy import Policy, policy_of
-from daskpriv.prepare import Columns, Surveyed, survey
-from daskpriv.presets import Preset
-from daskpriv.presets import preset as preset_named
-from daskpriv.provenance import costs_of, inputs_of, settings_of, space_of
+from daskpriv.policy import Policy
+from daskpriv.prepare import Surveyed, survey
+from daskpriv.provenance import Started, costs_of, inputs_of, space_of
 from daskpriv.records import write_records
-from daskpriv.report.model import Report, check_writable, write_atomically
-from daskpriv.report.rules import parse_rules
-from daskpriv.runs import Place, Run, name_of, place_for
-from daskpriv.session import engine_for, executor_for, open_any
-from daskpriv.splitting import read_split
+from daskpriv.report.model import Report, write_atomically
+from daskpriv.runs import Place, place_for
+from daskpriv.sequences import EventTables, as_events
+from daskpriv.session import check_rows, engine_for, executor_for, open_any
+from daskpriv.subjects import Subjects
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.sinks import join
 from daskpriv.tables.table import Table
 from daskpriv.version import __version__
-from daskpriv.whose import check_key, subjects_of, without_key
+from daskpriv.whose import subjects_of
 
 
 def evaluate(
@@ -67,6 +67,8 @@ def evaluate(
     subject_key: str | None = None,
     group_by: Sequence[str] | None = None,
     target: str | None = None,
+    order_by: str | None = None,
+    subjects: Mapping[str, Any] | None = None,
 ) -> Report:
     """Measure how much a synthetic table gives away about the table it was made from.
 
@@ -125,6 +127,11 @@ def evaluate(
     target : str, optional
         Also measure `utility`: how well models predict this column of holdout rows when they learnt it from the
         synthetic table, and when they learnt it from train (`daskpriv[utility]`).
+    order_by : str, optional
+        The tables hold events: `subject_key` says whose, this column when. One row for each subject is compared: an
+        event drawn at random, the next one, and how many there are (docs/sequences.md).
+    subjects : {"train": table, "holdout": table, "synthetic": table}, optional
+        Tables of the attributes of subjects, one row each, joined on `subject_key`; with `order_by` only.
 
     Returns
     -------
@@ -145,54 +152,80 @@ def evaluate(
     >>> report.metrics["clones"].details["n_synthetic_train"]
     10
     """
-    started, clock = datetime.now(UTC), time.perf_counter()
-    chosen = options_of(preset_named(preset), missing, range_from)
-    held = policy_of(policy)
-    coins = None if split is None else read_split(split)
-    wanted, models = distances_and_models(metrics, target, with_coins(chosen, coins), held)
-    by = columns_of(group_by)
-    wanted = with_subgroups(wanted, by)
-    described = Schema.load(schema) if isinstance(schema, (str, os.PathLike)) else schema
-    narrowed = Columns(described, columns, without_key(exclude, subject_key), weights)
+    started = Started.now()
     for option, value in (("quasi_identifiers", quasi_identifiers), ("secrets", secrets)):
         if value is not None:
             raise InputError(f"{option}: no metric of this version uses it; leave it out.")
-    rules = [
-        r for given in (fail_on, held.fail_on) for r in parse_rules(given, [*(m.name for m in wanted), *models.names])
-    ]
-    if store is not None and not isinstance(store, (str, os.PathLike)):
-        raise InputError("store: give a directory or a URL.")
-    store = None if store is None else os.fspath(store)
-    _check(output, seed, progress, internal)
-    tables = with_adversary(open_tables(train, holdout, synthetic), wanted)
-    check_split(coins, tables)
-    models.check(tables, subject_key, exclude)
-    listener = progress or silent
-    folder = None if output is None else os.fspath(output)
-    with executor_for(client, listener) as executor, place_for(store, folder, executor) as place:
-        rows = {n: t.rows for n, t in tables.items()}
-        asked = [r for m in wanted for r in m.needs(Facts(rows, 1, seed))]
-        engine = engine_for(executor, tables, block_rows, listener, longest_list(asked))
+    compared = comparison_of(
+        metrics=metrics,
+        target=target,
+        preset=preset,
+        missing=missing,
+        range_from=range_from,
+        policy=policy,
+        split=split,
+        schema=schema,
+        columns=columns,
+        exclude=exclude,
+        weights=weights,
+        subject_key=subject_key,
+        order_by=order_by,
+        subjects=subjects,
+        group_by=group_by,
+        seed=seed,
+    )
+    running = running_of(
+        compared,
+        output=output,
+        internal=internal,
+        fail_on=fail_on,
+        store=store,
+        block_rows=block_rows,
+        progress=progress,
+        command=command,
+    )
+    tables = open_tables(train, holdout, synthetic)
+    compared.check(tables)
+    events, told = as_events(compared.sequencing, tables, compared.columns)
+    compared = replace(compared, columns=told)
+    with (
+        executor_for(client, running.listener) as executor,
+        place_for(running.store, running.folder, executor) as place,
+    ):
+        return _report(compared, running, tables, events, executor, place, started)
+
+
+def _report(
+    compared: Comparison,
+    running: Running,
+    tables: dict[str, Table],
+    events: EventTables | None,
+    executor: Executor,
+    place: Place,
+    started: Started,
+) -> Report:
+    """The report, written where it is wanted."""
+    with flattened(events, tables, executor, place, compared.seed, running.listener, running.command) as flat:
+        tables = with_adversary(flat.tables, compared.metrics)
+        engine = _engine(compared, running, tables, executor)
         real = tuple(t for t in tables if t in (TRAIN, HOLDOUT))
-        check_key(subject_key, tables, columns, weights)
-        surveyed = survey(engine, tables, narrowed, real, chosen.bucketed, chosen.drops_ids)
+        chosen = compared.preset
+        surveyed = survey(engine, tables, compared.columns, real, chosen.bucketed, chosen.drops_ids)
         engine.same = same_tables(surveyed, chosen)
-        under_way = _begin(engine, place, surveyed, chosen, command)
+        under_way = begin(engine, place, surveyed, chosen, running.command)
         prepared = prepared_for(engine, surveyed, chosen, real)
-        subjects = subjects_of(engine, tables, subject_key)
-        groups = groupings_of(surveyed, by)
-        compared = tuple(c.name for c in surveyed.encoding.columns)
-        named = {g.column: names for g, names in groups.items()}
-        facts = Facts(rows, len(compared), seed, held.level, subjects, named, compared)
-        results, passed, found = measured(engine, surveyed, prepared, chosen, wanted, facts, held, models, [*groups])
+        groups = groupings_of(surveyed, compared.group_by)
+        facts = _facts(compared, surveyed, subjects_of(engine, tables, compared.subject_key), groups, flat.sequenced)
+        known = flat.answers(engine, surveyed, compared.metrics, facts)
+        results, passed, found = measured(engine, surveyed, prepared, compared, facts, [*groups], known)
         beside = beside_preset(engine, surveyed, chosen, facts, real)
-        if internal and folder is not None:
-            write_records(join(folder, "internal"), engine.store, found, results)
+        if running.internal and running.folder is not None:
+            write_records(join(running.folder, "internal"), engine.store, found, results)
         judged = adjusted(results)
         report = Report(
             results,
             inputs_of(surveyed),
-            settings_of(chosen, wanted, seed, held, subject_key, by) | models.settings([m.name for m in wanted]),
+            compared.settings(),
             space_of(prepared, chosen),
             [g.told() for g in passed],
             judged.metrics,
@@ -203,70 +236,49 @@ def evaluate(
                 *surveyed.warnings,
                 *(w for r in results.values() for w in r.warnings),
             ],
-            costs_of(engine, executor, started, time.perf_counter() - clock),
+            costs_of(engine, executor, started),
             __version__,
             tests=judged.tests,
         )
-        try:
-            report = report.judged_by(rules)
-        finally:
-            # A rule that names nothing must not cost the report of a long run.
-            if folder is not None:
-                _write(report, folder, internal)
+        report = _written(report, running)
         place.close(under_way)
-    return report
+        return report
 
 
-def _check(output: Any, seed: int, progress: Any, internal: bool) -> None:
-    """What can be refused before any table is opened."""
-    if output is not None:
-        check_writable(os.fspath(output))
-    check_seed(seed)
-    if progress is not None and not callable(progress):
-        raise InputError("progress: give a function that takes one event.")
-    if internal and output is None:
-        raise InputError("internal: give an output directory for the per-record file.")
+def _engine(compared: Comparison, running: Running, tables: Mapping[str, Table], executor: Executor) -> Engine:
+    """An engine whose blocks are cut for what the metrics search."""
+    nothing = Facts({n: t.rows for n, t in tables.items()}, 1, compared.seed)
+    longest = longest_list([r for m in compared.metrics for r in m.needs(nothing)])
+    return engine_for(executor, tables, running.block_rows, running.listener, longest)
 
 
-def _write(report: Report, folder: str, internal: bool) -> None:
-    """What may leave the house, and under internal/ what may not."""
-    report.to_json(join(folder, "report.json"))
-    report.to_html(join(folder, "report.html"))
-    if internal:
-        report.to_json(join(folder, "internal", "report.json"), internal=True)
-    write_atomically(join(folder, "run.json"), json.dumps(report.run, indent=1) + "\n")
+def _facts(
+    compared: Comparison,
+    surveyed: Surveyed,
+    subjects: Subjects | None,
+    groups: Mapping[Grouping, tuple[str, ...]],
+    sequenced: bool,
+) -> Facts:
+    """What is known before any distance is computed."""
+    names = tuple(c.name for c in surveyed.encoding.columns)
+    called = {g.column: values for g, values in groups.items()}
+    rows = {name: table.rows for name, table in surveyed.tables.items()}
+    return Facts(rows, len(names), compared.seed, compared.policy.level, subjects, called, names, sequenced)
 
 
-def _begin(engine: Engine, place: Place, surveyed: Surveyed, chosen: Preset, command: Sequence[str]) -> Run:
-    """Give the run its name and take over what an earlier one with this name has finished."""
-    tables = {
-        name: {
-            "rows": table.rows,
-            "fingerprint": f"{surveyed.summaries[name].fingerprint:016x}",
-            "source": list(table.source[:20]),
-        }
-        for name, table in surveyed.tables.items()
-    }
-    content = [(name, t["rows"], t["fingerprint"]) for name, t in tables.items()]
-    name = name_of(content, surveyed.schema, chosen.space, chosen.bucketed, sorted(engine.same))
-    run = place.open(name, engine.layout.block_rows, tables, tuple(command))
-    engine.store, engine.run = run.store, name
-    engine.steps, engine.remember = dict(run.manifest.steps), run.remember
-    if _fits(engine, surveyed, run.manifest.block_rows):
-        engine.cut_again(run.manifest.block_rows)
-    engine.listener(RunNamed(name, len(engine.finished())))
-    return run
-
-
-def _fits(engine: Engine, surveyed: Surveyed, block_rows: int) -> bool:
-    """Whether blocks of an earlier start fit these workers; if not, its pieces are not used again."""
-    executor, rows = engine.executor, max(t.rows for t in surveyed.tables.values())
-    cut = engine.layout.with_blocks(block_rows)
+def _written(report: Report, running: Running) -> Report:
+    """The report with the outcome of the rules; what may leave the house, and under internal/ what may not."""
     try:
-        check_memory(cut, rows, surveyed.encoding.row_bytes, cut.neighbours, executor.memory_per_slot, executor.threads)
-    except PlanError:
-        return False
-    return True
+        report = report.judged_by(running.rules)
+    finally:
+        # A rule that names nothing must not cost the report of a long run.
+        if running.folder is not None:
+            report.to_json(join(running.folder, "report.json"))
+            report.to_html(join(running.folder, "report.html"))
+            if running.internal:
+                report.to_json(join(running.folder, "internal", "report.json"), internal=True)
+            write_atomically(join(running.folder, "run.json"), json.dumps(report.run, indent=1) + "\n")
+    return report
 
 
 def open_tables(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
@@ -275,9 +287,5 @@ def open_tables(train: Any, holdout: Any, synthetic: Any) -> dict[str, Table]:
     if holdout is not None:
         tables[HOLDOUT] = open_any(holdout, HOLDOUT, tables[TRAIN])
     tables[SYNTHETIC] = open_any(synthetic, SYNTHETIC, tables[TRAIN])
-    for name, least in ((TRAIN, 2), (HOLDOUT, 1), (SYNTHETIC, 1)):
-        if name in tables and tables[name].rows < least:
-            raise InputError(
-                f"{name}: {tables[name].rows} row(s), this evaluation needs at least {least}; give more rows."
-            )
+    check_rows(tables)
     return tables

@@ -142,7 +142,20 @@ class MarginNoise:
     seed: int = 0
 
 
-Request = Neighbours | CloserCounts | Credits | RowCredits | Widest | Margins | MarginNoise
+@dataclass(frozen=True, slots=True, order=True)
+class Sequenced:
+    """What the sequences of events behind the rows of all tables are like.
+
+    Attributes
+    ----------
+    buckets : int
+        Of one column, before those for other and for missing values; fitted on train as `Margins` are.
+    """
+
+    buckets: int = 10
+
+
+Request = Neighbours | CloserCounts | Credits | RowCredits | Widest | Margins | MarginNoise | Sequenced
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,6 +283,46 @@ class DrawnMargin:
     drawn: Mapping[Role, NDArray[np.float64]]
 
 
+def _tally(a: Mapping[int, int], b: Mapping[int, int]) -> dict[int, int]:
+    """Counts of both."""
+    return {v: a.get(v, 0) + b.get(v, 0) for v in sorted({*a, *b})}
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceCounts:
+    """The answer to `Sequenced` for one table, in whole numbers; `a + b` is that of the subjects of both.
+
+    There are at most sqrt(2 n) different lengths among n events, so it stays small.
+
+    lengths     {length: subjects}
+    categories  for each column, {different values in a sequence: subjects}; of numbers, different buckets
+    holders     for each column, int64 (w,), subjects that have an event in each of its w buckets
+    pairs       for each column, int64 (w * (w + 1),), subjects by the buckets of the drawn event and of the next one;
+                no next one is the last of w + 1
+    """
+
+    lengths: Mapping[int, int]
+    categories: tuple[Mapping[int, int], ...]
+    holders: tuple[NDArray[np.int64], ...]
+    pairs: tuple[NDArray[np.int64], ...]
+
+    def __add__(self, other: SequenceCounts) -> SequenceCounts:
+        return SequenceCounts(
+            _tally(self.lengths, other.lengths),
+            tuple(_tally(*both) for both in zip(self.categories, other.categories, strict=True)),
+            tuple(a + b for a, b in zip(self.holders, other.holders, strict=True)),
+            tuple(a + b for a, b in zip(self.pairs, other.pairs, strict=True)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceTables:
+    """The answer to `Sequenced`: the columns of events, and what was counted in each table."""
+
+    columns: tuple[str, ...]
+    counts: Mapping[Role, SequenceCounts]
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is known before any distance is computed. Read-only.
@@ -287,6 +340,8 @@ class Facts:
         By which results are wanted, in the order of the numbers in `Evidence.groups`.
     names : tuple of str
         Of the columns, in schema order.
+    sequenced : bool
+        True when a row stands for a subject with a sequence of events.
     """
 
     rows: Mapping[Role, int]
@@ -296,6 +351,7 @@ class Facts:
     subjects: Subjects | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     names: tuple[str, ...] = ()
+    sequenced: bool = False
 
     @property
     def train_share(self) -> float:

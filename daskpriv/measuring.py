@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from daskpriv.asked import Comparison
 from daskpriv.choices import checks_of
 from daskpriv.counting import answered
 from daskpriv.engine.run import Engine, Grouping
 from daskpriv.engine.searches import Found
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
 from daskpriv.gates import Gate, gates, interpretable
-from daskpriv.metrics import DcrShare, Metric, SplitCheck
-from daskpriv.modelling import Models, check_target, modelled
-from daskpriv.policy import Policy
+from daskpriv.metrics import DcrShare, SplitCheck
+from daskpriv.modelling import check_target, modelled
 from daskpriv.prepare import Prepared, Surveyed, bucketed, encode, spaces_for
 from daskpriv.presets import DEFAULT, Preset
-from daskpriv.protocol import Result
+from daskpriv.protocol import Answers, Result
 from daskpriv.runs import name_of
 from daskpriv.space.gower import RangeFrom
 
@@ -24,22 +24,21 @@ def measured(
     engine: Engine,
     surveyed: Surveyed,
     prepared: Prepared,
-    chosen: Preset,
-    wanted: Sequence[Metric],
+    asked: Comparison,
     facts: Facts,
-    policy: Policy,
-    models: Models,
     groups: Sequence[Grouping] = (),
+    known: Answers | None = None,
 ) -> tuple[dict[str, Result], list[Gate], Found]:
     """What the metrics found, as far as the gates let it be interpreted; the gates; the searches."""
-    check_target(surveyed, models)
-    checks = checks_of(chosen, wanted, facts)
-    known = answered(engine, surveyed, [*wanted, *checks], facts)
-    results, found = engine.measure([*wanted, *checks], facts, prepared.blocks, prepared.spaces, groups, known)
+    check_target(surveyed, asked.models)
+    checks = checks_of(asked.preset, asked.metrics, facts)
+    wanted = [*asked.metrics, *checks]
+    known = {**(known or {}), **answered(engine, surveyed, wanted, facts)}
+    results, found = engine.measure(wanted, facts, prepared.blocks, prepared.spaces, groups, known)
     split = results.pop(SplitCheck.name) if checks else results.get(SplitCheck.name)
     split = split if facts.has(HOLDOUT) else None
-    passed = gates(surveyed, results, split, chosen.space.per_pair, policy, facts.subjects)
-    results = interpretable(results, passed) | modelled(engine, surveyed, models, facts)
+    passed = gates(surveyed, results, split, asked.preset.space.per_pair, asked.policy, facts.subjects)
+    results = interpretable(results, passed) | modelled(engine, surveyed, asked.models, facts)
     return results, passed, found
 
 

@@ -65,10 +65,6 @@ class Models:
         if self.target in left_out:
             raise InputError(f"target: {self.target!r} is excluded; name another column or do not exclude it.")
 
-    def settings(self, others: Sequence[str]) -> dict[str, Any]:
-        """As the report has it."""
-        return {"metrics": [*others, *self.names], "target": self.target}
-
 
 def parted(metrics: Any, target: str | None) -> tuple[Any, Models]:
     """The metrics of distances, which may be none, and those of models. A target asks for `utility`.

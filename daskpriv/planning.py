@@ -31,6 +31,7 @@ from daskpriv.evidence import (
     RowCredits,
 )
 from daskpriv.kernels.crosstab import COUNT_SECONDS, DRAW_SECONDS
+from daskpriv.sequences import EventTables
 from daskpriv.tables.reconcile import draft
 from daskpriv.tables.table import Table
 
@@ -40,6 +41,10 @@ _CENSUS, _CENSUS_GROWTH = 3.5e-6, 0.13
 _NOISE = 1e6 / 1.4e9
 _READ = 4e-6  # seconds per row of 15 columns, read and encoded once
 _INDEX = 1.5e-6
+_EVENT_READ, _EVENT_SORTED = (
+    1e-7,
+    1.5e-6,
+)  # seconds per event: per lane, with 6 columns, and once (benchmarks/sequences.py)
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,28 @@ def _counts(rows: Mapping[Role, int], columns: int, needs: Sequence[Any]) -> Ite
             pooled = len(compared) * rows[TRAIN] + sum(compared)
             seconds += min(noise.most, sets) * pooled * (noise.draws * DRAW_SECONDS + 2 * COUNT_SECONDS)
         yield PlannedCount(f"sets of {request.order}", sets, request.of_how_many(columns), seconds)
+
+
+@dataclass(frozen=True)
+class PlannedSequences:
+    """An event table: how often it is read, for how many rows at most, and the seconds of one core."""
+
+    name: str
+    events: int
+    lanes: int
+    rows: int
+    seconds: float
+
+
+def sequences_planned(events: EventTables, workers: int, threads: int, memory: int | None) -> list[PlannedSequences]:
+    """What it takes to make flat rows."""
+    per_slot = None if memory is None else budget(memory) // threads
+    out = []
+    for role, table in events.tables.items():
+        lanes, wide = len(events.lanes(role, per_slot, workers * threads)), len(events.schema_of(table)) / 6
+        seconds = table.rows * wide * (lanes * _EVENT_READ + _EVENT_SORTED)
+        out.append(PlannedSequences(role, table.rows, lanes, events.most_rows(role), seconds))
+    return out
 
 
 def _directions(needs: Sequence[Any]) -> list[tuple[Role, Role]]:

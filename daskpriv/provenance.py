@@ -6,8 +6,9 @@ import hashlib
 import platform
 import resource
 import sys
-from collections.abc import Sequence
-from datetime import datetime
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
@@ -15,8 +16,6 @@ from daskpriv.engine.executor import Executor
 from daskpriv.engine.run import Engine
 from daskpriv.evidence import TRAIN
 from daskpriv.kernels.gower import NUMBERS
-from daskpriv.metrics import Metric
-from daskpriv.policy import Policy
 from daskpriv.prepare import Prepared, Surveyed
 from daskpriv.presets import Preset
 
@@ -37,26 +36,6 @@ def inputs_of(surveyed: Surveyed) -> dict[str, Any]:
             "fingerprint": f"{summary.fingerprint:016x}",
         }
     return {"tables": tables, "differences": list(surveyed.differences)}
-
-
-def settings_of(
-    chosen: Preset,
-    metrics: Sequence[Metric],
-    seed: int,
-    policy: Policy,
-    subject_key: str | None,
-    group_by: Sequence[str],
-) -> dict[str, Any]:
-    """The options that decide what the numbers mean."""
-    return {
-        "preset": chosen.name,
-        "metrics": [m.name for m in metrics],
-        "seed": seed,
-        "options": chosen.options,
-        "subject_key": subject_key,
-        "group_by": list(group_by),
-        "policy": {"level": policy.level, "margins": dict(policy.margins), "gates": dict(policy.gates)},
-    }
 
 
 def space_of(prepared: Prepared, chosen: Preset) -> dict[str, Any]:
@@ -90,13 +69,27 @@ def space_of(prepared: Prepared, chosen: Preset) -> dict[str, Any]:
     }
 
 
-def costs_of(engine: Engine, executor: Executor, started: datetime, seconds: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Started:
+    """When a run began, by the calendar and by a clock that never jumps."""
+
+    at: datetime
+    clock: float
+
+    @classmethod
+    def now(cls) -> Started:
+        """Now."""
+        return cls(datetime.now(UTC), time.perf_counter())
+
+
+def costs_of(engine: Engine, executor: Executor, started: Started) -> dict[str, Any]:
     """Time, pairs, units, memory, versions."""
     statistics = getattr(executor, "statistics", None)
+    seconds = time.perf_counter() - started.clock
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {
         "name": engine.run,
-        "started": started.isoformat(timespec="seconds"),
+        "started": started.at.isoformat(timespec="seconds"),
         "seconds": seconds,
         "pairs": engine.pairs,
         "pairs_per_second": engine.pairs / max(seconds, 1e-9),

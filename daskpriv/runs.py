@@ -248,7 +248,11 @@ def delete(root: str, name: str) -> int:
     """Delete a run; the bytes that it held."""
     if name not in {m.run for m, _, _ in listed(root)}:
         raise InputError(f"store: there is no run {name!r} in {shown(root)!r}; see `daskpriv runs list`.")
-    folder = join(root, name)
+    return wipe(join(root, name))
+
+
+def wipe(folder: str) -> int:
+    """Delete all files below the folder of a run, its manifest last; the bytes that it held."""
     held = listing(folder)
     for file in sorted(held, key=lambda f: f == _MANIFEST):
         remove(join(folder, file))

@@ -16,6 +16,7 @@ from daskpriv.engine.reference import use_threads
 from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, silent
+from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN
 from daskpriv.tables.open import open_table
 from daskpriv.tables.table import Table
 
@@ -66,3 +67,12 @@ def whole(value: Any, name: str, least: int = 1) -> int:
 def open_any(source: Any, name: str, like: Table | None = None) -> Table:
     """Open files, frames in memory or a Dask DataFrame."""
     return from_dask(source, name) if is_dask_frame(source) else open_table(source, name, like)
+
+
+def check_rows(tables: Mapping[str, Table]) -> None:
+    """Refuse tables of too few rows."""
+    for name, least in ((TRAIN, 2), (HOLDOUT, 1), (SYNTHETIC, 1)):
+        if name in tables and tables[name].rows < least:
+            raise InputError(
+                f"{name}: {tables[name].rows} row(s), this evaluation needs at least {least}; give more rows."
+            )

@@ -13,6 +13,7 @@ from daskpriv import evaluate as run
 from daskpriv.cli.clusters import client_for, cluster_options, performance_report
 from daskpriv.cli.progress import listener_for
 from daskpriv.errors import InputError
+from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN
 from daskpriv.metrics import METRICS
 from daskpriv.presets import PRESETS
 from daskpriv.protocol import MODELLED
@@ -76,6 +77,17 @@ def what_to_compare(command: Any) -> Any:
         click.option(
             "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Keys every random draw."
         ),
+        click.option(
+            "--subject-key",
+            help="Column that says whose row it is: tests then draw subjects, not rows; see --order-by.",
+        ),
+        click.option(
+            "--order-by", help="Column that orders the events of a subject: a row that is compared is then a subject."
+        ),
+        *(
+            click.option(f"--{role}-subjects", help=f"Attributes of the subjects of {role}, one row each.")
+            for role in (TRAIN, HOLDOUT, SYNTHETIC)
+        ),
         click.option("--block-rows", type=_POSITIVE, help="Rows per block; never changes the result."),
     )
     for option in reversed(options):
@@ -94,9 +106,6 @@ def what_to_compare(command: Any) -> Any:
 )
 @click.option("--policy", help="Levels, margins, thresholds and rules as YAML (daskpriv/policy.yaml).")
 @click.option("--split", help="split.json of `daskpriv split`: how train and holdout were made.")
-@click.option(
-    "--subject-key", help="Column of train and holdout that says whose row it is: tests then draw subjects, not rows."
-)
 @click.option("--group-by", help="Columns by whose values shares are told as well, comma separated.")
 @click.option("--internal", is_flag=True, help="Also write internal/*.parquet: distances and ids of every row.")
 @click.option(
@@ -128,7 +137,6 @@ def evaluate_command(ctx: click.Context, /, **options: Any) -> None:
             fail_on=options["fail_on"],
             policy=options["policy"],
             split=options["split"],
-            subject_key=options["subject_key"],
             group_by=_names(options["group_by"]),
             progress=listener,
             command=_typed(ctx),
@@ -156,12 +164,15 @@ def comparison(options: Mapping[str, Any]) -> dict[str, Any]:
         "range_from",
         "seed",
         "block_rows",
+        "subject_key",
+        "order_by",
     )
     return {
         **{name: options[name] for name in same},
         "weights": _weights(options["weights"]),
         "columns": _names(options["columns"]) or None,
         "exclude": _names(options["exclude"]),
+        "subjects": {role: options[f"{role}_subjects"] for role in (TRAIN, HOLDOUT, SYNTHETIC)},
     }
 
 

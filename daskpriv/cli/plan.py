@@ -14,8 +14,11 @@ from daskpriv.cli.evaluate import comparison, what_to_compare
 from daskpriv.engine.executor import available_cpus, available_memory
 from daskpriv.errors import InputError
 from daskpriv.evaluate import open_tables
-from daskpriv.planning import RunPlan, plan_run, used_columns
+from daskpriv.planning import PlannedSequences, RunPlan, plan_run, sequences_planned, used_columns
+from daskpriv.prepare import Columns
+from daskpriv.sequences import Sequencing, as_events
 from daskpriv.tables.schema import Schema
+from daskpriv.whose import without_key
 
 
 @click.command("plan")
@@ -32,24 +35,40 @@ def plan_command(**options: Any) -> None:
     asked = comparison(options)
     tables = open_tables(asked["train"], asked["holdout"], asked["synthetic"])
     schema = Schema.load(asked["schema"]) if asked["schema"] else None
-    columns = used_columns(tables, schema, asked["columns"], asked["exclude"], asked["weights"])
+    key, order = asked["subject_key"], asked["order_by"]
+    described = Columns(schema, asked["columns"], without_key(asked["exclude"], key), asked["weights"])
+    events, described = as_events(Sequencing.of(key, order, asked["subjects"]), tables, described)
+    tables = tables if events is None else events.planned()
+    columns = used_columns(tables, described.schema, described.only, described.exclude, described.weights)
     workers = options["workers"] or max(available_cpus() // options["threads"], 1)
+    memory = _memory(options["memory_limit"], workers)
     plan = plan_run(
         tables,
         wanted_metrics(asked["metrics"], {n: t.rows for n, t in tables.items()}, asked["preset"], asked["target"]),
         columns,
         workers,
         options["threads"],
-        _memory(options["memory_limit"], workers),
+        memory,
         asked["block_rows"],
     )
-    click.echo(_json(plan, columns) if options["as_json"] else _table(plan, columns, workers, options["threads"]))
+    read = [] if events is None else sequences_planned(events, workers, options["threads"], memory)
+    if options["as_json"]:
+        click.echo(_json(plan, columns, read))
+    else:
+        click.echo("\n".join([_table(plan, columns, workers, options["threads"]), *map(_sequences, read)]))
 
 
-def _json(plan: RunPlan, columns: int) -> str:
+def _json(plan: RunPlan, columns: int, read: list[PlannedSequences]) -> str:
     searches = [{**asdict(s), "pairs": s.pairs} for s in plan.searches]
     whole = {**asdict(plan), "searches": searches, "columns": columns, "pairs": plan.pairs, "units": plan.units}
-    return json.dumps(whole)
+    return json.dumps({**whole, **({"sequences": [asdict(r) for r in read]} if read else {})})
+
+
+def _sequences(read: PlannedSequences) -> str:
+    return (
+        f"events: {read.name} {read.events:,}, read {read.lanes:,} time(s) for at most {read.rows:,} rows; "
+        f"core time {_short(read.seconds)}"
+    )
 
 
 def _memory(text: str | None, workers: int) -> int | None:

@@ -21,7 +21,7 @@ from daskpriv.engine.credits import CreditSums
 from daskpriv.engine.crosstabs import Crosstabs
 from daskpriv.engine.published import Published, value_of
 from daskpriv.engine.searches import Found
-from daskpriv.engine.sources import Blocks, BlockSource, Ranks, label_of, source_of
+from daskpriv.engine.sources import Blocks, BlockSource, Ranks, label_of, parts_of, source_of
 from daskpriv.engine.stages import Pair, add, add_lists
 from daskpriv.engine.store import Store
 from daskpriv.engine.units import Added, Credited, Joined, Least, Piece
@@ -106,10 +106,8 @@ class Engine(Crosstabs, CreditSums):
     _sent: dict[str, list[Part | Published[Part]]] = field(default_factory=dict, init=False)
 
     def _parts(self, table: Table) -> list[Part | Published[Part]]:
-        """Where the rows are; rows that are in memory here are published, so that workers can ask for them."""
         if table.name not in self._sent:
-            parts = list(table.parts(self.layout.block_rows))
-            self._sent[table.name] = list(parts) if table.files else [self.executor.publish(p) for p in parts]
+            self._sent[table.name] = parts_of(table, self.layout.block_rows, self.executor)
         return self._sent[table.name]
 
     def cut_again(self, block_rows: int) -> None:

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.engine.cache import BLOCKS
+from daskpriv.engine.executor import Executor
 from daskpriv.engine.published import Published, value_of
 from daskpriv.evidence import Role
 from daskpriv.space.bins import Bins
 from daskpriv.space.block import Block
 from daskpriv.space.encoding import Encoding
 from daskpriv.space.gower import rank_of
-from daskpriv.tables.table import Part
+from daskpriv.tables.table import Part, Table
 
 
 class Step(Protocol):
@@ -105,6 +106,12 @@ def source_of(part: Part | Published[Part], encoding: Published[Encoding]) -> Bl
     seen: Part = value_of(part)
     own = part.digest if isinstance(part, Published) else repr((seen, seen.pieces))
     return BlockSource(_named(own, encoding.digest), seen.name, seen.first_row, seen.rows, part, encoding)
+
+
+def parts_of(table: Table, rows: int, executor: Executor) -> list[Part | Published[Part]]:
+    """Where the rows are; rows that are in memory here are published, so that workers can ask for them."""
+    parts = list(table.parts(rows))
+    return list(parts) if table.files else [executor.publish(p) for p in parts]
 
 
 def label_of(part: Part | Published[Part]) -> str:

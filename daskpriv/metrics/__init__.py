@@ -18,6 +18,7 @@ from daskpriv.metrics.membership_inference import MembershipInference
 from daskpriv.metrics.neighbour_scores import NeighbourScores
 from daskpriv.metrics.nndr import Nndr
 from daskpriv.metrics.privacy_score import PrivacyScore
+from daskpriv.metrics.sequences import Sequences
 from daskpriv.metrics.split_check import SplitCheck
 from daskpriv.metrics.subgroups import Subgroups
 from daskpriv.protocol import MODELLED
@@ -35,6 +36,7 @@ _EVERY = (
     NeighbourScores,
     Accuracy,
     Correlation,
+    Sequences,
 )
 METRICS: dict[str, type[Any]] = {m.name: m for m in _EVERY}
 
@@ -53,6 +55,7 @@ __all__ = [
     "Nndr",
     "PrivacyScore",
     "Result",
+    "Sequences",
     "SplitCheck",
     "Subgroups",
     "Verdict",

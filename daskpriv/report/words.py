@@ -33,6 +33,7 @@ QUESTIONS = {
     "correlation": "Do columns go together as they do in train?",
     "utility": "Do models that learn from the synthetic table do as well on real rows?",
     "discriminator": "Can a model tell synthetic rows from real ones?",
+    "sequences": "How long are sequences, what do they hold, and which event follows which?",
     "neighbour_scores": "What do the nearest-neighbour scores of other tools say?",
 }
 

@@ -19,7 +19,8 @@ from daskpriv.errors import InputError
 from daskpriv.kernels.gower import CODES, HASHES, NUMBERS, WIDE, WIDE_MISSING
 from daskpriv.space.block import Block
 from daskpriv.space.reading import PER_SECOND, Reading
-from daskpriv.space.summary import ColumnSummary, hash_values
+from daskpriv.space.summary import ColumnSummary
+from daskpriv.tables.hashes import hash_values
 from daskpriv.tables.table import Part
 from daskpriv.tables.types import Kind
 

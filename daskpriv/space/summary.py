@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from daskpriv.space.reading import Reading
+from daskpriv.tables.hashes import hash_values, mix
 from daskpriv.tables.table import Part
 
 MOST_CATEGORIES = 50_000
 _SKETCH = 4096
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_FIRST_KEY, _SECOND_KEY = "daskpriv-hash-01", "daskpriv-hash-02"
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,18 +110,14 @@ class PartSummary:
 def summarise(part: Part, readings: Sequence[Reading]) -> PartSummary:
     """Read a part once and summarise its columns."""
     names = [r.column.name for r in readings]
-    misfits: dict[str, int] = {}
-    for piece in part.pieces:
-        count = getattr(piece, "misfits", None)
-        for name, n in (count(names) if count else {}).items():
-            misfits[name] = misfits.get(name, 0) + n
+    misfits = part.misfits(names)
     table = part.read(names)
     ids = np.arange(part.first_row, part.first_row + part.rows, dtype=np.uint64)
     columns, fingerprint = {}, 0
     for place, r in enumerate(readings):
         array = r.plain(table.column(r.column.name), part.name)
         summary, hashes = _column(array, r, part.name)
-        columns[r.column.name] = ColumnSummary(**{**_fields(summary), "misfits": misfits.get(r.column.name, 0)})
+        columns[r.column.name] = ColumnSummary(**{**_fields(summary), "misfits": misfits[r.column.name]})
         salted = mix(hashes ^ mix(ids * np.uint64(2 * len(readings) + 1) + np.uint64(place)))
         fingerprint = (fingerprint + int(salted.sum(dtype=np.uint64))) % 2**64
     return PartSummary(columns, fingerprint, part.rows)
@@ -174,23 +168,3 @@ def _floats(values: NDArray[np.float64]) -> tuple[ColumnSummary, NDArray[np.uint
     infinite = len(values) - len(finite) - int(missing.sum())
     sketch = np.unique(mix(hashes[~missing]))[:_SKETCH]
     return ColumnSummary(len(values), int(missing.sum()), infinite, 0, low, high, 0, None, sketch), hashes
-
-
-def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble 64-bit integers one to one (splitmix64 finaliser, Steele et al. 2014)."""
-    with np.errstate(over="ignore"):
-        z = x + _MIX
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
-
-
-def hash_values(values: pa.Array, second: bool = False) -> NDArray[np.uint64]:
-    """Non-zero 64-bit hash of each value; the same on every machine. `second` is an independent one."""
-    objects = np.asarray(values.to_pylist() or [], dtype=object)
-    if len(objects) == 0:
-        return np.zeros(0, np.uint64)
-    if not isinstance(objects[0], (str, bytes)):
-        objects = np.asarray([repr(v) for v in objects], dtype=object)
-    hashes = pd.util.hash_array(objects, hash_key=_SECOND_KEY if second else _FIRST_KEY, categorize=False)
-    return np.maximum(hashes, np.uint64(1))

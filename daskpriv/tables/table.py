@@ -70,6 +70,15 @@ class Part:
             )
         return whole
 
+    def misfits(self, columns: Sequence[str]) -> dict[str, int]:
+        """How many cells of these columns do not fit the column's type; call it before `read`, which forgets."""
+        found = dict.fromkeys(columns, 0)
+        for piece in self.pieces:
+            count = getattr(piece, "misfits", None)
+            for name, n in (count(columns) if count else {}).items():
+                found[name] += n
+        return found
+
     def _tables(self, columns: Sequence[str]) -> list[pa.Table]:
         """The rows of each piece; small files on a server are read side by side, because each one is a wait."""
         inner = self.pieces[1:-1]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from daskpriv.evidence import Role
 from daskpriv.protocol import Result
 from daskpriv.space.block import Block
-from daskpriv.space.summary import mix
+from daskpriv.tables.hashes import mix
 from daskpriv.utility.features import Features
 from daskpriv.utility.models import BOOSTED, learned, seed_of, versions
 from daskpriv.utility.scores import Scored, auc

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.errors import InputError
-from daskpriv.space.summary import mix
+from daskpriv.tables.hashes import mix
 
 Matrix = NDArray[Any]
 Predict = Callable[[Matrix], NDArray[np.float64]]
