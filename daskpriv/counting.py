@@ -27,10 +27,19 @@ from daskpriv.evidence import (
     Request,
     Role,
 )
-from daskpriv.kernels.gower import CODES
+from daskpriv.kernels.gower import CODES, WIDE
 from daskpriv.prepare import Surveyed, encode
 from daskpriv.protocol import Answers, Metric
-from daskpriv.space.bins import Bins, ColumnBins, WideAsFloats, hash_places, number_places
+from daskpriv.space.bins import (
+    LEAST_ROWS,
+    MOSTLYAI,
+    Bins,
+    ColumnBins,
+    WideAsFloats,
+    hash_places,
+    number_places,
+    searched_breaks,
+)
 from daskpriv.space.encoding import ColumnCode
 from daskpriv.stats.association import cramers_v, grade_correlation, of_each
 from daskpriv.stats.combinations import chosen
@@ -50,7 +59,8 @@ def answered(engine: Engine, surveyed: Surveyed, metrics: Sequence[Metric], fact
     if not wanted:
         return {}
     blocks = {role: held for role, held in encode(engine, surveyed).items() if role in (TRAIN, *_COMPARED)}
-    blocks = {role: held.then(engine.executor.publish(WideAsFloats())) for role, held in blocks.items()}
+    if surveyed.encoding.width(WIDE):
+        blocks = {role: held.then(engine.executor.publish(WideAsFloats())) for role, held in blocks.items()}
     coded: dict[tuple[int, str], tuple[Bins, Mapping[Role, tuple[Coded, ...]]]] = {}
     out: dict[Request, Margin | DrawnMargin] = {}
     for request in wanted:
@@ -73,24 +83,38 @@ def answered(engine: Engine, surveyed: Surveyed, metrics: Sequence[Metric], fact
 def fitted(engine: Engine, surveyed: Surveyed, blocks: Mapping[Role, Blocks], buckets: int, rule: str) -> Bins:
     """The buckets of every column; see `daskpriv.space.bins` for the rules."""
     pool = [role for role in ((TRAIN, HOLDOUT) if rule == "real" else (TRAIN,)) if role in blocks]
-    encoding = surveyed.encoding
-    places, wanted = number_places(encoding), {}
-    for name, place in places.items():
-        n = sum(s.rows - s.nulls for s in (surveyed.summaries[t].columns[name] for t in pool))
-        # numpy.linspace and i / n round some probabilities differently; the published buckets come from linspace.
-        even = tuple(float(p) for p in np.linspace(0, 1, buckets + 1))
-        wanted[place] = Quantiles(even, n) if rule == "paper" else EvenQuantiles(buckets, n)
-    quantiles = engine.quantiles([blocks[t] for t in pool], wanted)
-    most = buckets if rule == "paper" else buckets - 1
+    places = number_places(surveyed.encoding)
+    edges = _edges(engine, surveyed, blocks, pool, buckets, rule)
+    most = buckets if rule in ("paper", MOSTLYAI) else buckets - 1
     columns = []
-    for column in encoding.columns:
+    for column in surveyed.encoding.columns:
         if column.name in places:
             place = places[column.name]
-            columns.append(ColumnBins.of_numbers(place, np.array(quantiles.get(place, []), np.float64)))
+            columns.append(ColumnBins.of_numbers(place, edges.get(place, np.zeros(0)), rule == MOSTLYAI))
         else:
             values, counts = _categories(engine, surveyed, blocks, pool, column)
+            if rule == MOSTLYAI:
+                counts = np.where(counts >= LEAST_ROWS, counts, 0)
             columns.append(ColumnBins.of_categories(column.group, column.index, values, counts, most))
     return Bins(tuple(columns))
+
+
+def _edges(
+    engine: Engine, surveyed: Surveyed, blocks: Mapping[Role, Blocks], pool: Sequence[Role], buckets: int, rule: str
+) -> dict[int, NDArray[np.float64]]:
+    """Of number columns that have values, {place: edges}."""
+    tables, places = [blocks[t] for t in pool], number_places(surveyed.encoding)
+    if rule == MOSTLYAI:
+        timed = {places[c.name] for c in surveyed.encoding.columns if c.name in places and c.reading.timed}
+        found = engine.distinct(tables, "bins 'mostlyai-qa'", "use bins 'real'")
+        return {p: searched_breaks(*counted, buckets, rounded=p not in timed) for p, counted in found.items()}
+    # numpy.linspace and i / n round some probabilities differently; the published buckets come from linspace.
+    even = tuple(float(p) for p in np.linspace(0, 1, buckets + 1))
+    wanted = {}
+    for name, place in places.items():
+        n = sum(s.rows - s.nulls for s in (surveyed.summaries[t].columns[name] for t in pool))
+        wanted[place] = Quantiles(even, n) if rule == "paper" else EvenQuantiles(buckets, n)
+    return {place: np.array(values) for place, values in engine.quantiles(tables, wanted).items()}
 
 
 def _categories(

@@ -80,6 +80,7 @@ class Widest:
 
 
 ALL = 2**63 - 1
+BINS = ("train", "real", "paper", "mostlyai-qa")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,7 +92,7 @@ class Margins:
     order : int
     buckets : int
         Of one column, before those for other and for missing values.
-    bins : "train", "real" or "paper"
+    bins : "train", "real", "paper" or "mostlyai-qa"
         Who says where buckets begin, and how; see `daskpriv.space.bins`.
     most : int
         Sets of columns; where there are more, so many are chosen by `seed`.
@@ -109,8 +110,8 @@ class Margins:
             raise ValueError("order and most must be at least 1")
         if not 2 <= self.buckets <= 250:
             raise ValueError("buckets must be between 2 and 250")
-        if self.bins not in ("train", "real", "paper"):
-            raise ValueError("bins must be 'train', 'real' or 'paper'")
+        if self.bins not in BINS:
+            raise ValueError(f"bins must be one of {', '.join(BINS)}")
 
     def of_how_many(self, columns: int) -> int:
         """Sets of `order` columns there are."""

@@ -256,7 +256,7 @@ def spaces_for(
     """The Gower space of every direction; ranges that need quantiles or ranks are found from the blocks."""
     spreads = _spreads(engine, surveyed, blocks, options, fit)
     if options.range_from is RangeFrom.RANK and surveyed.encoding.width(NUMBERS):
-        supports = engine.distinct([blocks[t] for t in fit])
+        supports = engine.distinct([blocks[t] for t in fit], "range 'rank'", "use range 'quantile'")
         ordinal = {c.index for c in surveyed.encoding.columns if c.reading.column.kind is Kind.ORDINAL}
         supports = {p: s for p, s in supports.items() if p not in ordinal and len(s[0])}
         blocks = {name: engine.rank(b, supports) for name, b in blocks.items()}

@@ -146,15 +146,12 @@ class Engine(Crosstabs, Searches):
             selections = {place: s.narrow(counts[place]) for place, s in selections.items()}
         return {place: wanted[place].combine(s.values()) for place, s in selections.items()}
 
-    def distinct(self, pool: Sequence[Blocks]) -> dict[int, Any]:
-        """Distinct values of every number column over pooled tables, with counts."""
+    def distinct(self, pool: Sequence[Blocks], what: str, remedy: str) -> dict[int, Any]:
+        """Distinct values of every number column over pooled tables, with counts; `what` needs them."""
         sources = [s for blocks in pool for s in blocks.sources]
         found: dict[int, Any] = self._fold("distinct", _distinct, sources, tasks.add_distinct)
         if max((len(values) for values, _ in found.values()), default=0) > _MOST_DISTINCT:
-            raise InputError(
-                f"range 'rank': a column has more than {_MOST_DISTINCT:,} distinct values; use range "
-                "'quantile' instead."
-            )
+            raise InputError(f"{what}: a column has more than {_MOST_DISTINCT:,} distinct values; {remedy} instead.")
         return found
 
     def measure(

@@ -54,7 +54,7 @@ class Accuracy:
         How many columns are taken together. Above 3 always a subset of at most 10 000 sets, chosen by the seed.
     buckets : tuple of int or None
         Of a column, for each order; by default 10 for one and two columns, 5 for more.
-    bins : "train", "real" or "paper"
+    bins : "train", "real", "paper" or "mostlyai-qa"
         Who says where buckets begin; see `daskpriv.space.bins`.
     budget : float
         Seconds of one core for the sets of each order; beyond, a subset is chosen by the seed.

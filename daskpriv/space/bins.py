@@ -5,9 +5,11 @@
 | train | exact quantiles i / m | the m - 1 commonest, the smaller value first among equals | train |
 | real | the same | the same | train and holdout |
 | paper | numpy's quantiles of numpy.linspace(0, 1, m + 1) | the m commonest | train |
+| mostlyai-qa | its search for m + 1 distinct order statistics, rounded down; see `searched_breaks` | the m commonest in at least 5 rows | train |
 
 Equal quantiles are one. Intervals are (a, b], the first one holds its lower end too. Values outside all intervals,
-rarer categories and those that the fitting tables do not have are one bucket, missing cells another.
+rarer categories and those that the fitting tables do not have are one bucket, missing cells another. (mostlyai-qa:
+intervals [a, b), values outside belong to the outermost.)
 Sources: MOSTLY AI, ANITA D2.2 (2020); Platzer & Reutterer, Holdout-Based Empirical Assessment of Mixed-Type Synthetic
 Data (2021) for `paper`.
 """
@@ -25,6 +27,9 @@ from daskpriv.space.block import Block
 from daskpriv.space.buckets import cut
 from daskpriv.space.encoding import Encoding
 
+MOSTLYAI = "mostlyai-qa"
+LEAST_ROWS = 5  # of a category that has a bucket there
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnBins:
@@ -38,6 +43,8 @@ class ColumnBins:
         n.
     edges : float64 (n + 1,)
         Of numbers; fewer than two, for a constant column or one without any value.
+    endless : bool
+        Intervals are [a, b), and the outermost have no end.
     known : int64 (h,)
         Of categories: what has a bucket, ascending: codes, or first hashes.
     place : uint8 (h,)
@@ -50,13 +57,15 @@ class ColumnBins:
     edges: NDArray[np.float64]
     known: NDArray[np.int64]
     place: NDArray[np.uint8]
+    endless: bool = False
 
     @classmethod
-    def of_numbers(cls, index: int, quantiles: NDArray[np.float64]) -> ColumnBins:
+    def of_numbers(cls, index: int, quantiles: NDArray[np.float64], endless: bool = False) -> ColumnBins:
         """From the quantiles of the fitting tables; none where they have no value."""
         edges = np.unique(quantiles)
         none = np.zeros(0, np.int64)
-        return cls(NUMBERS, index, max(len(edges) - 1, min(len(edges), 1)), edges, none, none.astype(np.uint8))
+        buckets = max(len(edges) - 1, min(len(edges), 1))
+        return cls(NUMBERS, index, buckets, edges, none, none.astype(np.uint8), endless)
 
     @classmethod
     def of_categories(
@@ -92,6 +101,8 @@ class ColumnBins:
         missing = np.isnan(cells)
         if not len(self.edges):
             return self._coded(np.full(len(cells), self.buckets), missing)
+        if self.endless:
+            return self._coded(np.searchsorted(self.edges[1:-1], cells, side="right"), missing)
         inside = (cells >= self.edges[0]) & (cells <= self.edges[-1])
         return self._coded(np.where(inside, cut(cells, self.edges), self.buckets), missing)
 
@@ -121,6 +132,35 @@ class Bins:
     def code(self, block: Block) -> NDArray[np.uint8]:
         """The codes of all rows, uint8 (p, n): one line per column."""
         return np.stack([c.code(block) for c in self.columns])
+
+
+def searched_breaks(
+    values: NDArray[np.float64], counts: NDArray[np.int64], buckets: int, rounded: bool
+) -> NDArray[np.float64]:
+    """Breaks as mostlyai-qa 1.10 finds them, from distinct values, ascending, and their counts.
+
+    Every value where there are no more than `buckets`; else the first of 10, 11, ... 999 evenly spaced order statistics
+    that name more than `buckets` values. With `rounded`, all but the last are rounded down to as few decimals as keep
+    them apart.
+
+    >>> searched_breaks(np.array([1.5, 2.25]), np.array([3, 1]), 10, True)
+    array([1.  , 2.  , 3.25])
+    """
+    if not len(values):
+        return values
+    n, upto = int(counts.sum()), np.cumsum(counts)
+    breaks = np.append(values, values[-1] + 1)
+    if len(values) > buckets:
+        for some in range(buckets, max(buckets + 1, min(1000, n + 1))):
+            ranks = np.linspace(0, n - 1, some).astype(np.int64)
+            breaks = values[np.unique(np.searchsorted(upto, ranks, side="right"))]
+            if len(breaks) > buckets:
+                break
+    for digits in range(20 if rounded else 0):
+        lower = np.floor(breaks * 10.0**digits) / 10.0**digits
+        if len(np.unique(lower)) == len(breaks):
+            return np.append(lower[:-1], breaks[-1])
+    return breaks
 
 
 class WideAsFloats:
