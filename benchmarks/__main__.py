@@ -9,9 +9,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import adult, cluster, cold, goals, growth, kernel, memory, million, peers, scheduler, sequences, stream
+from benchmarks import (
+    accuracy,
+    adult,
+    cluster,
+    cold,
+    goals,
+    growth,
+    kernel,
+    memory,
+    million,
+    peers,
+    scheduler,
+    sequences,
+    stream,
+)
 
 BENCHMARKS = {
+    "accuracy": accuracy.run,
     "kernel": kernel.run,
     "growth": growth.run,
     "million": million.run,

@@ -88,15 +88,19 @@ def _result(facts: Facts, margin: Margin) -> Result:
     }
     first = details["worst"][0]
     names = " and ".join(repr(n) for n in first["columns"])
-    of_holdout = "" if expected is None else f", where {expected:.4f} is expected of an honest sample of this size"
+    of_holdout = (
+        "without a holdout there is no yardstick"
+        if expected is None
+        else f"by the holdout {expected:.4f} is to be expected of an honest sample of this size"
+    )
     return Result(
         value,
         expected=expected,
         details=details,
         cannot_show="This is utility, not privacy. It sees pairs of columns, and nothing within a bucket.",
         reading=(
-            f"Associations of two columns (Cramer's V) differ from train by {value:.4f} on average{of_holdout}; "
-            f"most for {names}: {first['cramers_v'][SYNTHETIC]:.4f} in place of {first['cramers_v'][TRAIN]:.4f}."
+            f"Associations of two columns (Cramer's V) differ from train by {value:.4f} on average; {of_holdout}. "
+            f"Most for {names}: {first['cramers_v'][SYNTHETIC]:.4f} in place of {first['cramers_v'][TRAIN]:.4f}."
         ),
         warnings=tuple(
             f"correlation: {len(margin.columns):,} of {margin.of_how_many:,} pairs of columns, chosen by the seed."

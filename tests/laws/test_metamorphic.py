@@ -138,7 +138,8 @@ def test_the_order_of_columns_does_not_matter(seed: int, order: list[str]) -> No
 
     exact = mapped(tables, dyadic)
     told = free("accuracy/details/.*variate/(?:worst|per_column)/.*", "told in the order of columns")
-    assert broken((told,), measured(exact), measured(mapped(exact, lambda f: f[order]))) == []
+    pairs = free("correlation/details/(?:worst|matrix)/.*", "the same")
+    assert broken((told, pairs), measured(exact), measured(mapped(exact, lambda f: f[order]))) == []
 
 
 # ---------------------------------------------------------------------------------------------- 4, 5, 6, 12: names
@@ -149,7 +150,9 @@ def affine(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(age=frame["age"] * -7 + 1_000_003, pay=frame["pay"] * -(2.0**9))
 
 
-REVERSED = (free("accuracy/.*", "buckets hold their upper ends: a column told backwards is cut elsewhere"),)
+REVERSED = (
+    free("(?:accuracy|correlation)/.*", "buckets hold their upper ends: a column told backwards is cut elsewhere"),
+)
 
 
 def relabelled(frame: pd.DataFrame) -> pd.DataFrame:
@@ -181,6 +184,7 @@ def test_units_zones_and_names_do_not_matter(seed: int, change: Callable[[pd.Dat
 
 HALVED = (
     free("accuracy/.*", "more sets of columns; what becomes of each is tested in test_accuracy.py"),
+    free("correlation/.*", "more pairs, and those with a constant column have no association"),
     becomes("dcr/(?:value|expected)|dcr/details/.*/(?:mean|std|min|max|median|q..)", lambda x: x / 2),
     becomes("dcr_overlap/details/(?:wasserstein|mean_difference)", lambda x: x / 2),
     becomes("membership_inference/details/(?:thresholds|.*distance/.*/threshold|tpr.*/threshold)", lambda x: x / 2),
@@ -233,6 +237,7 @@ CENTRED: dict[str, tuple[str, str | float, float, str]] = {
         1,
         "equal sizes",
     ),
+    "correlation": ("correlation/value", "correlation/expected", 1, "equal sizes"),
 }
 
 

@@ -23,7 +23,7 @@ from daskpriv.report.shareable import shareable
 
 LEAK, UNCLEAR = "LEAK", "NOT_INTERPRETABLE"
 JUDGES = {"clones", "dcr_share", "dcr_overlap", "nndr", "membership_inference", "exposure", "subgroups"}
-DESCRIBE = {"dcr", "privacy_score", "neighbour_scores", "accuracy"}
+DESCRIBE = {"dcr", "privacy_score", "neighbour_scores", "accuracy", "correlation"}
 # Without a holdout these have nothing to compare with; the others say what they can of train alone.
 NEED_A_HOLDOUT = JUDGES - {"clones", "nndr"}
 # In Python an infinite number says that there is nothing at all: in the report it is null.

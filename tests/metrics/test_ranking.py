@@ -114,6 +114,7 @@ SCORES = {
     # Cells are replaced by draws from their own column: what suffers is how columns go together.
     "accuracy: two columns": Ranked(details("accuracy", "bivariate", "accuracy"), 0.005),
     "accuracy: three columns": Ranked(details("accuracy", "trivariate", "accuracy"), 0.005),
+    "correlation: value": Ranked(lambda m: -m["correlation"]["value"], 0.005),
     "neighbour_scores: nnaa": Ranked(beyond("nnaa", -1), 0.02),
     "neighbour_scores: nnaa_privacy_loss": Ranked(beyond("nnaa_privacy_loss"), 0.02),
     "neighbour_scores: mdcr": Ranked(mdcr, 0.04),
