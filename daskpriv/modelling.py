@@ -78,7 +78,9 @@ def parted(metrics: Any, target: str | None) -> tuple[Any, Models]:
     asked = {n for n in listed if isinstance(n, str)} | ({UTILITY} if target is not None else set())
     names = tuple(n for n in MODELLED if n in asked)
     rest = [n for n in listed if not (isinstance(n, str) and n in MODELLED)]
-    return (metrics if len(rest) == len(listed) else rest), Models(names, target)
+    if len(rest) == len(listed):
+        return metrics, Models(names, target)
+    return (rest[0] if rest in (["default"], ["all"]) else rest), Models(names, target)
 
 
 def check_target(surveyed: Surveyed, models: Models) -> None:

@@ -12,7 +12,7 @@ from daskpriv.evidence import Role
 from daskpriv.protocol import Result
 from daskpriv.space.block import Block
 from daskpriv.tables.hashes import mix
-from daskpriv.utility.features import Features
+from daskpriv.utility.features import Features, in_order, names_of
 from daskpriv.utility.models import BOOSTED, learned, seed_of, versions
 from daskpriv.utility.scores import Scored, auc
 from daskpriv.utility.trained import Run
@@ -26,25 +26,13 @@ CANNOT_SHOW = (
 
 
 def folds(seed: int, numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The fold of each row by a hash of what names it, never by its place; int64 (n,), 0 to FOLDS - 1."""
+    """The fold of each row by a hash of its name, never by its place; int64 (n,), 0 to FOLDS - 1.
+
+    The twin of a row in the other table has the same name: a model that has seen the one with its label would deny the
+    other.
+    """
     key = np.array([seed_of(seed, 1)], np.uint64)
     return (mix(numbers ^ mix(key)) % np.uint64(FOLDS)).astype(np.int64)
-
-
-def names_of(x: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """A number for each row: what it holds, and how many rows before it hold the same; uint64 (n,).
-
-    So the twin of a row in another table has the same name and falls into the same fold: a model that has seen the one
-    with its label would deny the other. Rows of a table of few distinct ones still spread over all folds.
-    """
-    held = np.zeros(len(x), np.uint64)
-    for column in (x + np.float32(0)).T:  # -0.0 is 0.0
-        held = mix(held ^ np.ascontiguousarray(column).view(np.uint32))
-    order = np.argsort(held, kind="stable")
-    first = np.searchsorted(held[order], held[order])
-    before = np.empty(len(x), np.uint64)
-    before[order] = np.arange(len(x)) - first
-    return mix(held ^ mix(before))
 
 
 def discriminator(
@@ -67,12 +55,12 @@ def discriminator(
     clusters : int64 (rows of the real table,), optional
         The subject of each real row: subjects stay in one fold.
     """
-    tables = features.plain(real), features.plain(synthetic)
-    x = np.concatenate(tables)
+    real, synthetic = in_order(real, features), in_order(synthetic, features)
+    x = np.concatenate([features.plain(real), features.plain(synthetic)])
     made = np.arange(len(x)) >= len(real)
     who = None if clusters is None else clusters[real.row]
-    names = names_of(tables[0]) if who is None else who.astype(np.uint64)
-    fold = folds(run.seed, np.concatenate([names, names_of(tables[1])]))
+    names = names_of(features.values(real)) if who is None else who.astype(np.uint64)
+    fold = folds(run.seed, np.concatenate([names, names_of(features.values(synthetic))]))
     found = [_one(x, made, fold == f, features, run) for f in range(FOLDS)]
     whole = _joined([f for f in found if f is not None], len(x))
     details: dict[str, Any] = {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from daskpriv.kernels.gower import CODES, HASHES, WIDE, WIDE_MISSING
 from daskpriv.space.block import Block
 from daskpriv.space.encoding import ColumnCode, Encoding
-from daskpriv.space.summary import ColumnSummary
+from daskpriv.space.summary import ColumnSummary, mix
 
 MOST_LEVELS, LEAST_ROWS = 100, 10
 _FAR = 1e30  # what float32 still holds
@@ -108,12 +108,31 @@ class Features:
         """What each column of `plain` is to xgboost: "q" a quantity, "c" a category."""
         return ["q" if f.place is None else "c" for f in self.columns]
 
+    def values(self, block: Block) -> NDArray[np.float64]:
+        """Numbers, and levels by their place, float64 (n, p); NaN where missing."""
+        return np.column_stack([f.of(block) for f in self.columns])
+
     def plain(self, block: Block) -> NDArray[np.float32]:
-        """Numbers as they are and levels by their place, float32 (n, p); NaN where missing. For boosting."""
-        out = np.empty((len(block), len(self.columns)), np.float32)
-        for j, feature in enumerate(self.columns):
-            out[:, j] = feature.of(block)
-        return out
+        """The values as boosting stores them, float32 (n, p)."""
+        return self.values(block).astype(np.float32)
+
+
+def names_of(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """A number for each row of (n, p): what it holds, and how many rows before it hold the same; uint64 (n,)."""
+    held = np.zeros(len(values), np.uint64)
+    for column in (values + 0.0).T:  # -0.0 is 0.0
+        held = mix(held ^ np.ascontiguousarray(column).view(np.uint64))
+    order = np.argsort(held, kind="stable")
+    first = np.searchsorted(held[order], held[order])
+    before = np.empty(len(values), np.uint64)
+    before[order] = np.arange(len(values)) - first
+    return mix(held ^ mix(before))
+
+
+def in_order(block: Block, features: Features, *more: Feature) -> Block:
+    """The rows in an order that follows from what they hold: models see the same however a table is sorted."""
+    values = np.column_stack([features.values(block), *(f.of(block) for f in more)])
+    return block.take(np.argsort(names_of(values), kind="stable"))
 
 
 @dataclass(frozen=True, eq=False)

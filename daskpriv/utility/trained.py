@@ -17,7 +17,7 @@ from daskpriv.errors import InputError
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Role
 from daskpriv.protocol import Result
 from daskpriv.space.block import Block
-from daskpriv.utility.features import Features, Scales
+from daskpriv.utility.features import Features, Scales, in_order
 from daskpriv.utility.models import BOOSTED, Learner, Predict, learned, learners, seed_of, versions
 from daskpriv.utility.practical import ROPE, in_words
 from daskpriv.utility.scores import Scored, macro_auc, mean, percentage_difference, r2
@@ -107,6 +107,7 @@ def utility(
     clusters : int64 (rows of holdout,), optional
         The subject of each holdout row.
     """
+    blocks = {role: in_order(block, features, target.feature) for role, block in blocks.items()}
     scales = Scales.fit(features, blocks[TRAIN])
     test = rows_of(HOLDOUT, blocks[HOLDOUT], given[HOLDOUT], scales, target)
     if len(np.unique(test.y)) < 2:

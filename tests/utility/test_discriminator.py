@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from daskpriv.protocol import Verdict
-from daskpriv.utility.discriminating import FOLDS, folds, names_of
+from daskpriv.utility.discriminating import FOLDS, folds
 from tests.utility.tables import measured, people, spoilt
 
 
@@ -38,15 +38,6 @@ def test_a_copy_cannot_be_told_apart() -> None:
     copied = people(1).sample(frac=1, random_state=0).reset_index(drop=True)
     found = measured("discriminator", synthetic=copied)
     assert found.value == pytest.approx(0.5, abs=1e-12)
-
-
-def test_rows_are_named_by_what_they_hold() -> None:
-    x = np.array([[1, 2], [1, 2], [np.nan, 0.0], [1, 2], [np.nan, -0.0]], np.float32)
-    names = names_of(x)
-    assert len(np.unique(names)) == 5
-    assert sorted(names_of(x[::-1])) == sorted(names)
-    assert names_of(x[[1, 2]]).tolist() == names[[0, 2]].tolist()
-    assert names_of(x[:, ::-1]).tolist() != names.tolist()
 
 
 def test_folds_follow_from_names_alone() -> None:

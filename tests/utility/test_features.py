@@ -11,7 +11,7 @@ from daskpriv.engine.executor import Serial
 from daskpriv.prepare import Columns, Surveyed, survey
 from daskpriv.session import engine_for, open_any
 from daskpriv.space.block import Block
-from daskpriv.utility.features import LEAST_ROWS, MOST_LEVELS, Features, Scales
+from daskpriv.utility.features import LEAST_ROWS, MOST_LEVELS, Features, Scales, names_of
 from daskpriv.utility.target import fit_target
 
 
@@ -94,6 +94,15 @@ def test_columns_without_a_value_are_nothing() -> None:
     features, scales, blocks = both(train=table, synthetic=table.assign(x=1.5))
     assert np.isnan(features.plain(blocks["train"])[:, 0]).all()
     assert np.isfinite(scales.wide(blocks["synthetic"])).all()
+
+
+def test_rows_are_named_by_what_they_hold() -> None:
+    x = np.array([[1, 2], [1, 2], [np.nan, 0.0], [1, 2], [np.nan, -0.0]])
+    names = names_of(x)
+    assert len(np.unique(names)) == 5
+    assert sorted(names_of(x[::-1])) == sorted(names)
+    assert names_of(x[[1, 2]]).tolist() == names[[0, 2]].tolist()
+    assert names_of(x[:, ::-1]).tolist() != names.tolist()
 
 
 def test_classes_are_those_of_train() -> None:

@@ -22,7 +22,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 import daskpriv
 from daskpriv import modelling
 from daskpriv.errors import InputError, PlanError
-from daskpriv.modelling import rows_here
+from daskpriv.modelling import parted, rows_here
 from daskpriv.protocol import Verdict
 from daskpriv.report.model import report_schema
 from daskpriv.tables.schema import Column, Schema
@@ -107,6 +107,11 @@ def test_no_layout_changes_a_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     expected = daskpriv.evaluate(**tables, **asked).metrics
     monkeypatch.setattr(modelling, "available_cpus", lambda: 3)
     found = daskpriv.evaluate(**files, block_rows=37, **asked).metrics
+    for name in ("utility", "discriminator"):
+        assert found[name].details == expected[name].details
+        assert (found[name].value, found[name].interval) == (expected[name].value, expected[name].interval)
+    shuffled = {n: t.sample(frac=1, random_state=1) for n, t in tables.items()}
+    found = daskpriv.evaluate(**shuffled, **asked).metrics
     for name in ("utility", "discriminator"):
         assert found[name].details == expected[name].details
         assert (found[name].value, found[name].interval) == (expected[name].value, expected[name].interval)
@@ -216,10 +221,18 @@ def test_it_stands_in_the_report_without_a_cell(tmp_path: Path) -> None:
     assert set(report.metrics) == {"dcr", "utility"}
 
 
-def test_a_target_alone_asks_for_it() -> None:
-    tables = {"train": people(0), "holdout": people(1), "synthetic": people(2)}
-    report = daskpriv.evaluate(**tables, metrics=["dcr"], target="bought")
-    assert list(report.metrics) == ["dcr", "utility"]
+@pytest.mark.parametrize(
+    ("metrics", "target", "expected"),
+    [
+        (["dcr"], "bought", (["dcr"], ("utility",))),
+        ("default,discriminator", None, ("default", ("discriminator",))),
+        ("utility, discriminator", "bought", ([], ("utility", "discriminator"))),
+        ("default", None, ("default", ())),
+    ],
+)
+def test_what_is_asked_for(metrics: Any, target: str | None, expected: tuple[Any, tuple[str, ...]]) -> None:
+    others, models = parted(metrics, target)
+    assert (others, models.names) == expected
 
 
 MANY = [f"v{i}" for i in range(60)]
