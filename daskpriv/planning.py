@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,19 @@ from daskpriv.engine.plan import (
     task_seconds,
     unit_bytes,
 )
-from daskpriv.evidence import CloserCounts, Credits, Facts, Neighbours, Role
+from daskpriv.evidence import (
+    HOLDOUT,
+    SYNTHETIC,
+    TRAIN,
+    CloserCounts,
+    Credits,
+    Facts,
+    MarginNoise,
+    Margins,
+    Neighbours,
+    Role,
+)
+from daskpriv.kernels.crosstab import COUNT_SECONDS, DRAW_SECONDS
 from daskpriv.sequences import EventTables
 from daskpriv.tables.reconcile import draft
 from daskpriv.tables.table import Table
@@ -52,6 +64,16 @@ class PlannedSearch:
 
 
 @dataclass(frozen=True)
+class PlannedCount:
+    """Cross-tabulations of sets of columns: how many of how many, how long on one core, chance included."""
+
+    name: str
+    sets: int
+    of_how_many: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class RunPlan:
     """The whole run.
 
@@ -59,6 +81,7 @@ class RunPlan:
     ----------
     tables : {name: (rows, columns, files, bytes)}
     searches : tuple of PlannedSearch
+    counts : tuple of PlannedCount
     block_rows, blocks : rows per block, and how many blocks there are
     slots : units that run at once
     unit_memory, worker_memory : bytes of the largest unit, and of a worker while it runs
@@ -68,6 +91,7 @@ class RunPlan:
 
     tables: Mapping[str, tuple[int, int, int, int]]
     searches: tuple[PlannedSearch, ...]
+    counts: tuple[PlannedCount, ...]
     block_rows: int
     blocks: int
     slots: int
@@ -107,12 +131,26 @@ def plan_run(
     extra = _read_seconds(rows, columns, needs, workers)
     unit = max((unit_bytes(cut, rows[q], rows[r], 8 * columns + 8, k) for q, r in _directions(needs)), default=0)
     shared = max((min(cut.group_rows, s.reference_rows) for s in searches), default=0) * index_row_bytes(columns)
+    counts = tuple(_counts(rows, columns, needs))
+    extra += sum(c.seconds for c in counts)
     low, high = (extra / slots + sum(s.seconds[i] for s in searches) / slots for i in (0, 1))
     described = {n: (t.rows, len(t.schema), len(t.files), sum(f.size for f in t.files)) for n, t in tables.items()}
     blocks = sum(-(-n // cut.block_rows) for n in rows.values())
     # An index takes three times its size while it is built; searches come after.
     worker = PROGRAM + max(3 * shared, shared + threads * (unit - min(shared, unit)))
-    return RunPlan(described, searches, cut.block_rows, blocks, slots, unit, worker, (low, high))
+    return RunPlan(described, searches, counts, cut.block_rows, blocks, slots, unit, worker, (low, high))
+
+
+def _counts(rows: Mapping[Role, int], columns: int, needs: Sequence[Any]) -> Iterator[PlannedCount]:
+    """One line per request of margins; what chance does to some of its sets is part of it."""
+    compared = [rows[r] for r in (SYNTHETIC, HOLDOUT) if r in rows]
+    for request in dict.fromkeys(r for r in needs if isinstance(r, Margins)):
+        sets = request.combinations(columns)
+        seconds = sets * (rows[TRAIN] + sum(compared)) * COUNT_SECONDS
+        for noise in (r for r in needs if isinstance(r, MarginNoise) and r.of == request):
+            pooled = len(compared) * rows[TRAIN] + sum(compared)
+            seconds += min(noise.most, sets) * pooled * (noise.draws * DRAW_SECONDS + 2 * COUNT_SECONDS)
+        yield PlannedCount(f"sets of {request.order}", sets, request.of_how_many(columns), seconds)
 
 
 @dataclass(frozen=True)

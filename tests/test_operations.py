@@ -108,6 +108,18 @@ def adult_options(adult: Path) -> list[str]:
     return [word for role, name in files.items() for word in (f"--{role}", str(adult / f"{name}.parquet"))]
 
 
+def test_a_plan_tells_what_cross_tabulations_take(adult: Path) -> None:
+    options = [*adult_options(adult), "--metrics", "accuracy", "--workers", "2"]
+    plan = json.loads(invoke("plan", *options, "--json").stdout)
+    assert [(c["name"], c["sets"], c["of_how_many"]) for c in plan["counts"]] == [
+        ("sets of 1", 15, 15),
+        ("sets of 2", 105, 105),
+        ("sets of 3", 455, 455),
+    ]
+    assert plan["counts"][0]["seconds"] < plan["counts"][1]["seconds"] < plan["seconds"][1]
+    assert "sets of 3" in invoke("plan", *options).stdout
+
+
 def test_a_plan_of_the_bundled_tables(adult: Path) -> None:
     done = invoke("plan", *adult_options(adult), "--workers", "2", "--memory-limit", "2GiB", "--json")
     assert done.exit_code == 0, done.stderr

@@ -88,6 +88,9 @@ def _table(plan: RunPlan, columns: int, workers: int, threads: int) -> str:
     lines += ["", f"{'search':<24}{'pairs':>16}{'units':>9}{'groups':>8}{'core time':>22}"]
     for s in plan.searches:
         lines.append(f"{s.name:<24}{s.pairs:>16.3g}{s.units:>9,}{s.groups:>8,}{_span(s.seconds):>22}")
+    if plan.counts:
+        lines += ["", f"{'cross-tabulations':<24}{'counted':>16}{'of':>17}{'core time':>22}"]
+    lines += [f"{c.name:<24}{c.sets:>16,}{c.of_how_many:>17,}{_short(c.seconds):>22}" for c in plan.counts]
     lines += [
         "",
         f"{columns} columns, {plan.blocks:,} blocks of {plan.block_rows:,} rows, {plan.pairs:.3g} pairs in "

@@ -187,6 +187,7 @@ SCORES: tuple[tuple[str, int, float | None, float], ...] = (
     (f"{NS}/(?:nnaa|mdcr|dcr_overfitting_protection)/value", -1, 0.0, 0.0),
     (f"{NS}/(?:identical_match_share(?:_exact)?|closer_share_half_ties|hitting_rate_gower_inner)/value", 1, 1.0, 0.0),
     (f"{NS}/(?:epsilon_identifiability|hitting_rate_gower_outer)/value", 1, 1.0, _ROW),
+    ("accuracy/(?:value|details/(?:uni|bi|tri)variate/accuracy)", 1, 1.0, _ROW),
 )
 
 _OTHER = {"train": "holdout", "n_closer": "n_further", "true_positives": "false_positives"}
@@ -208,6 +209,7 @@ def swapped_key(key: str) -> str:
 
 
 SWAPPED = (
+    free("accuracy/.*", "train says where buckets begin, and is what others are compared with"),
     free("privacy_score/.*", "train is compared with itself; the holdout has a part of its own, `control`"),
     free(".*/(?:auc_)?p_(?:value|adjusted|theta)|nndr/details/p|.*/p_values/.*|exposure/details/tests/.*", "one-sided"),
     free(".*/(?:verdict|effect(?:_interval|/.*)?|mde|strongest.*)|.*/best_attack/.*", "of tests that are one-sided"),
@@ -242,6 +244,7 @@ def repeated(times: int) -> tuple[Any, ...]:
 
     of_s = "dcr/details/synthetic->(?:train|holdout)"
     return (
+        free("accuracy/(?:expected|details/(?!reference_holdout).*/expected.*|details/expected_noise/.*)", "more rows"),
         free("dcr/details/synthetic->synthetic/.*", "there are duplicates now"),
         free(f"{of_s}/(?:median|q..)|dcr/value|nndr/(?:value|expected)", "between two order statistics"),
         free("nndr/details/.*(?:q..|median|tenth_smallest|family_.)|.*/quantile_ratios/.*", "between two of them, too"),

@@ -111,6 +111,9 @@ SCORES = {
     "privacy_score: score": Ranked(lambda m: -m["privacy_score"]["value"], strict=4),
     "privacy_score: all synthetic rows": Ranked(less(details("privacy_score", "raw", "score")), strict=4),
     "privacy_score: risk": Ranked(details("privacy_score", "risk_unclipped"), 0.005),
+    # Cells are replaced by draws from their own column: what suffers is how columns go together.
+    "accuracy: two columns": Ranked(details("accuracy", "bivariate", "accuracy"), 0.005),
+    "accuracy: three columns": Ranked(details("accuracy", "trivariate", "accuracy"), 0.005),
     "neighbour_scores: nnaa": Ranked(beyond("nnaa", -1), 0.02),
     "neighbour_scores: nnaa_privacy_loss": Ranked(beyond("nnaa_privacy_loss"), 0.02),
     "neighbour_scores: mdcr": Ranked(mdcr, 0.04),
