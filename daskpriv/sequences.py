@@ -60,10 +60,10 @@ class Sequencing:
 
 
 def with_sequences(wanted: Sequence[Metric], asked: Sequencing | None, metrics: Any) -> list[Metric]:
-    """The metrics, with the one that knows sequences where there are some, and without it where there are none."""
+    """The metrics; "default" includes the one that knows sequences where there are some, "all" only there."""
     has = any(m.name == Sequences.name for m in wanted)
     if asked is not None:
-        return [*wanted, *([] if has else [Sequences()])]
+        return [*wanted, *([Sequences()] if metrics == "default" and not has else [])]
     if has and metrics != "all":
         raise InputError("metrics: 'sequences' is about events; name the columns subject_key and order_by as well.")
     return [m for m in wanted if m.name != Sequences.name]
