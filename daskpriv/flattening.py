@@ -14,12 +14,11 @@ import pyarrow as pa
 
 from daskpriv.counting import fitted
 from daskpriv.engine.executor import Executor
-from daskpriv.engine.flattening import READ_ROWS, Events, FlatLane, flatten, writable
-from daskpriv.engine.histories import EventCodes, sequence_counts
+from daskpriv.engine.flattening import READ_ROWS, Events, FlatLane, writable
+from daskpriv.engine.histories import EventCodes, EventEngine
 from daskpriv.engine.plan import Layout
 from daskpriv.engine.published import Published
 from daskpriv.engine.run import Engine
-from daskpriv.engine.stages import Stages
 from daskpriv.errors import PlanError
 from daskpriv.events import Listener, silent
 from daskpriv.evidence import TRAIN, Facts, Role, Sequenced, SequenceTables
@@ -45,6 +44,7 @@ class Flattened:
 
     tables: dict[Role, Table]
     events: Mapping[Role, tuple[Published[Events], list[Lane]]] = field(default_factory=dict)
+    reader: EventEngine | None = None
 
     @property
     def sequenced(self) -> bool:
@@ -54,21 +54,16 @@ class Flattened:
     def answers(self, engine: Engine, surveyed: Surveyed, metrics: Sequence[Metric], facts: Facts) -> Answers:
         """Every `Sequenced` that the metrics need: the events are read once more for each."""
         wanted = dict.fromkeys(r for m in metrics for r in m.needs(facts) if isinstance(r, Sequenced))
-        return {r: self._counted(engine, surveyed, r) for r in wanted}
+        return {r: self._counted(engine, surveyed, r, self.reader) for r in wanted if self.reader is not None}
 
-    def _counted(self, engine: Engine, surveyed: Surveyed, request: Sequenced) -> SequenceTables:
+    def _counted(self, engine: Engine, surveyed: Surveyed, request: Sequenced, reader: EventEngine) -> SequenceTables:
         floats = engine.executor.publish(WideAsFloats())
         blocks = {role: held.then(floats) for role, held in encode(engine, surveyed).items() if role in self.events}
         bins = fitted(engine, surveyed, blocks, request.buckets, "train")
         codes = EventCodes.of(surveyed.encoding, bins, self.events[TRAIN][0].get().columns)
         shared = engine.executor.publish(codes)
-        return SequenceTables(
-            tuple(c.name for c in codes.encoding.columns),
-            {
-                role: sequence_counts(engine, events, shared, role, lanes)
-                for role, (events, lanes) in self.events.items()
-            },
-        )
+        counts = {role: reader.sequence_counts(e, shared, role, lanes) for role, (e, lanes) in self.events.items()}
+        return SequenceTables(tuple(c.name for c in codes.encoding.columns), counts)
 
 
 @contextmanager
@@ -85,21 +80,20 @@ def flattened(
     if opened is None:
         yield Flattened(tables)
         return
-    stages = Stages(executor, Layout(READ_ROWS, READ_ROWS), listener)
+    reader = EventEngine(executor, Layout(READ_ROWS, READ_ROWS), listener)
     events = {}
     for role in opened.tables:
         lanes = opened.lanes(role, executor.memory_per_slot, executor.slots)
         events[role] = (executor.publish(opened.events(role, executor, seed)), lanes)
-
     small = all(opened.most_bytes(role) <= IN_MEMORY for role in events)
     with nullcontext("") if small else _folder(opened, place, command) as folder:
         found = {}
         for role, (published, lanes) in events.items():
             target = join(folder, role) if folder else ""
             with writable(target) if target else nullcontext():
-                found[role] = _table(opened, role, flatten(stages, published, role, lanes, target))
+                found[role] = _table(opened, role, reader.flatten(published, role, lanes, target))
         check_rows(found)
-        yield Flattened(found, events)
+        yield Flattened(found, events, reader)
 
 
 def _table(opened: EventTables, role: Role, lanes: Sequence[FlatLane]) -> Table:

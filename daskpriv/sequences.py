@@ -60,10 +60,10 @@ class Sequencing:
 
 
 def with_sequences(wanted: Sequence[Metric], asked: Sequencing | None, metrics: Any) -> list[Metric]:
-    """The metrics, with the one that knows sequences where there are some, and without it where there are none."""
+    """The metrics; "default" includes the one that knows sequences where there are some, "all" only there."""
     has = any(m.name == Sequences.name for m in wanted)
     if asked is not None:
-        return [*wanted, *([] if has else [Sequences()])]
+        return [*wanted, *([Sequences()] if metrics == "default" and not has else [])]
     if has and metrics != "all":
         raise InputError("metrics: 'sequences' is about events; name the columns subject_key and order_by as well.")
     return [m for m in wanted if m.name != Sequences.name]
@@ -100,6 +100,8 @@ class EventTables:
             raise InputError(f"subjects: give a table of subjects for each of {', '.join(tables)}, or for none.")
         subjects = {role: open_any(asked.subjects[role], f"{role}-subjects") for role in tables if asked.subjects}
         for table in (*tables.values(), *subjects.values()):
+            if table.rows == 0:
+                raise InputError(f"{table.name}: the table has no rows; give one row per subject.")
             if asked.key not in table.schema.names:
                 raise InputError(f"subject_key: {table.name} has no column {asked.key!r}; name the column of subjects.")
         for role, table in tables.items():
@@ -214,10 +216,8 @@ def _of_flat_rows(columns: Columns, events: set[str], left_out: set[str], order:
         return list(dict.fromkeys(x for n in names for x in ((n, NEXT + n) if n in events else (n,))))
 
     gone = {*twice(sorted(left_out)), order}
-    weights = columns.weights and {
-        **{NEXT + n: w for n, w in columns.weights.items() if n in events},
-        **columns.weights,
-    }
+    given = {n: w for n, w in (columns.weights or {}).items() if n not in gone}
+    weights = {**{NEXT + n: w for n, w in given.items() if n in events}, **given}
     only = None if columns.only is None else twice(columns.only)
     exclude = [n for n in twice(list(columns.exclude)) if n not in gone]
     return Columns(_described(columns.schema, events, gone), only, exclude, weights)

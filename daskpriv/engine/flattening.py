@@ -145,27 +145,31 @@ def lane_count(rows: int, bytes_each: int, memory_per_slot: int | None, slots: i
     return max(-(-rows * bytes_each // room), min(slots, rows // _LARGE), 1)
 
 
-def flatten(stages: Stages, events: Published[Events], name: str, lanes: Sequence[Lane], target: str) -> list[FlatLane]:
-    """The flat rows of a table, lane by lane: in memory, or in files below `target` when that is not empty."""
-    return stages._ask(
-        f"sequences of {name}",
-        functools.partial(_flat, events, target),
-        [Asked(i, lane, name) for i, lane in enumerate(lanes)],
-    )
+class Flattening(Stages):
+    """Makes flat rows."""
+
+    def flatten(self, events: Published[Events], name: str, lanes: Sequence[Lane], target: str) -> list[FlatLane]:
+        """The flat rows of a table, lane by lane: in memory, or in files below `target` when that is not empty."""
+        return self._ask(f"sequences of {name}", functools.partial(_flat, events, target), asked(name, lanes))
 
 
-def _flat(published: Published[Events], target: str, asked: Asked) -> FlatLane:
+def asked(name: str, lanes: Sequence[Lane]) -> list[Asked]:
+    """The items of a stage."""
+    return [Asked(i, lane, name) for i, lane in enumerate(lanes)]
+
+
+def _flat(published: Published[Events], target: str, item: Asked) -> FlatLane:
     events = published.get()
-    misfits = events.rows.misfits() if asked.place == 0 else {}
-    held = events.histories(asked.lane)
+    misfits = events.rows.misfits() if item.place == 0 else {}
+    held = events.histories(item.lane)
     attributes, idle = None, 0
     if events.subjects is not None:
         parent = events.subjects
-        attributes, idle = attributes_of(held, *parent.read(asked.lane), parent.name, parent.key, events.rows.name)
+        attributes, idle = attributes_of(held, *parent.read(item.lane), parent.name, parent.key, events.rows.name)
     rows = flat_rows(held, events.flat, attributes)
     if not target:
         return FlatLane(rows, "", idle, misfits)
-    return FlatLane(None, _written(rows, target, asked.place) if rows.num_rows else "", idle, misfits)
+    return FlatLane(None, _written(rows, target, item.place) if rows.num_rows else "", idle, misfits)
 
 
 def _written(rows: pa.Table, target: str, place: int) -> str:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from daskpriv.engine.flattening import Asked, Events
+from daskpriv.engine.flattening import Asked, Events, Flattening, asked
 from daskpriv.engine.published import Published
-from daskpriv.engine.stages import Stages, add
+from daskpriv.engine.stages import add
 from daskpriv.evidence import SequenceCounts
 from daskpriv.kernels.gower import CODES
 from daskpriv.space.bins import Bins, ColumnBins, WideAsFloats, number_places
@@ -77,20 +77,21 @@ def _seen(bins: ColumnBins, block: Block, values: NDArray[np.int64]) -> ColumnBi
     return bins
 
 
-def sequence_counts(
-    stages: Stages, events: Published[Events], codes: Published[EventCodes], name: str, lanes: Sequence[Lane]
-) -> SequenceCounts:
-    """Read an event table again and count its sequences."""
-    fn = functools.partial(_counted, events, codes)
-    found: SequenceCounts = stages._fold(
-        f"histories of {name}", fn, [Asked(i, lane, name) for i, lane in enumerate(lanes)], add
-    )
-    return found
+class EventEngine(Flattening):
+    """Event tables in, flat rows and counts of sequences out."""
+
+    def sequence_counts(
+        self, events: Published[Events], codes: Published[EventCodes], name: str, lanes: Sequence[Lane]
+    ) -> SequenceCounts:
+        """Read an event table again and count its sequences."""
+        fn = functools.partial(_counted, events, codes)
+        found: SequenceCounts = self._fold(f"histories of {name}", fn, asked(name, lanes), add)
+        return found
 
 
-def _counted(published: Published[Events], shared: Published[EventCodes], asked: Asked) -> SequenceCounts:
-    held, coder = published.get().histories(asked.lane), shared.get()
-    values, codes = coder.code(held.events, asked.name)
+def _counted(published: Published[Events], shared: Published[EventCodes], item: Asked) -> SequenceCounts:
+    held, coder = published.get().histories(item.lane), shared.get()
+    values, codes = coder.code(held.events, item.name)
     return count_sequences(
         held.starts,
         held.this,

@@ -66,8 +66,8 @@ def check_order(schema: pa.Schema, table: str, order: str) -> None:
     kind = schema.field(order).type
     if family(kind) not in _SORTABLE:
         raise InputError(
-            f"order_by: column {order!r} of {table} holds {family(kind)} values, which have no order in time (as text, "
-            "10 comes before 9); store it as a number or a time."
+            f"order_by: column {order!r} of {table} holds {family(kind)} values, which have no order in time; "
+            "store it as a number or a time (as text, 10 comes before 9)."
         )
 
 
@@ -124,13 +124,19 @@ def read_lane(parts: Sequence[Part], schema: pa.Schema, key: str, lane: Lane) ->
         rows = part.read(schema.names)
         coded = keys_in(rows.column(key), part.name, key).dictionary_encode()
         mine = np.flatnonzero(lane.holds(hash_keys(coded.dictionary))[np.asarray(coded.indices)])
-        kept.append(pa.table([_cast(rows.column(f.name), f.type) for f in schema], schema=schema).take(mine))
+        kept.append(pa.table([_cast(rows.column(f.name), f, part.name) for f in schema], schema=schema).take(mine))
         keys.append(coded.dictionary.take(coded.indices.take(mine)))
     return pa.concat_tables(kept), pa.concat_arrays(keys)
 
 
-def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return (decoded(column) if at.is_dictionary(column.type) else column).cast(kind)
+def _cast(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.ChunkedArray:
+    try:
+        return (decoded(column) if at.is_dictionary(column.type) else column).cast(field.type)
+    except pa.ArrowException:
+        raise InputError(
+            f"{table}: column {field.name!r} holds values that do not fit {field.type}; store it with one type in all "
+            "files."
+        ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +214,8 @@ def _in_order(
 ) -> NDArray[np.int64]:
     """Places of the events by subject, then instant, then hash of (seed, subject, event)."""
     sorting = np.lexsort((instant, subject))
-    again = (np.diff(subject[sorting]) == 0) & (np.diff(instant[sorting]) == 0)
+    whose, when = subject[sorting], instant[sorting]
+    again = (whose[1:] == whose[:-1]) & (when[1:] == when[:-1])
     if not again.any():
         return sorting
     tied = sorting[np.append(again, False) | np.append(False, again)]
