@@ -9,7 +9,7 @@ from typing import Any
 
 from daskpriv.cluster.boosting import boosted_on
 from daskpriv.cluster.driver import Dask
-from daskpriv.engine.executor import available_cpus, available_memory
+from daskpriv.engine.executor import available_memory
 from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError, PlanError
 from daskpriv.events import StageStarted, TaskDone
@@ -26,7 +26,7 @@ from daskpriv.utility.target import Target, fit_target
 from daskpriv.utility.trained import UTILITY, Run, utility
 
 # Rows of a table that models are fitted to in this process: more would change scores less than intervals are wide.
-MOST_ROWS = 2**18
+MOST_ROWS = 2**17
 _LEAST_ROWS = 2**10
 # Bytes per row and encoded column while a model is fitted: the rows of two tables, a copy of each, sorted ones.
 _CELL_BYTES = 64
@@ -92,7 +92,7 @@ def check_target(surveyed: Surveyed, models: Models) -> None:
 def modelled(engine: Engine, surveyed: Surveyed, models: Models, facts: Facts) -> dict[str, Result]:
     """The results of the metrics that were asked for."""
     out = {}
-    run = Run(facts.seed, facts.level, available_cpus())
+    run = Run(facts.seed, facts.level)
     if UTILITY in models.names:
         out[UTILITY] = _utility(engine, surveyed, target_of(surveyed, models), run, facts)
     if DISCRIMINATOR in models.names:
@@ -172,7 +172,7 @@ def rows_here(width: int, free: int | None) -> int:
     A power of two, so that the same machine draws the same sample although its free memory is never the same.
 
     >>> rows_here(100, None), rows_here(100, 2**30)
-    (262144, 65536)
+    (131072, 65536)
     """
     if free is None:
         return MOST_ROWS

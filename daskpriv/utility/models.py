@@ -57,7 +57,7 @@ class Learner:
 
     name: str
     wide: bool
-    fit: Callable[[Matrix, NDArray[np.float64], int, int, Sequence[str], int], Predict]
+    fit: Callable[[Matrix, NDArray[np.float64], int, int, Sequence[str]], Predict]
 
 
 def learned(
@@ -67,7 +67,6 @@ def learned(
     classes: int,
     seed: int,
     kinds: Sequence[str] = (),
-    threads: int = 1,
 ) -> Predict:
     """Fit to rows of known target.
 
@@ -86,12 +85,12 @@ def learned(
         middle, spread = float(y.mean()), float(y.std())
         if not spread > 0:
             return lambda test: np.full(len(test), middle)
-        predict = learner.fit(x, (y - middle) / spread, 0, seed, kinds, threads)
+        predict = learner.fit(x, (y - middle) / spread, 0, seed, kinds)
         return lambda test: middle + spread * predict(test)
     present = np.unique(y).astype(np.int64)
     if len(present) == 1:
         return lambda test: _spread_out(np.ones((len(test), 1)), present, classes)
-    predict = learner.fit(x, np.searchsorted(present, y).astype(np.float64), len(present), seed, kinds, threads)
+    predict = learner.fit(x, np.searchsorted(present, y).astype(np.float64), len(present), seed, kinds)
     return lambda test: _spread_out(predict(test), present, classes)
 
 
@@ -101,13 +100,18 @@ def _spread_out(probabilities: NDArray[np.float64], present: NDArray[np.int64], 
     return out
 
 
-def _forest(x: Matrix, y: NDArray[np.float64], classes: int, seed: int, kinds: Sequence[str], threads: int) -> Predict:
+def _forest(x: Matrix, y: NDArray[np.float64], classes: int, seed: int, kinds: Sequence[str]) -> Predict:
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-    options = {"n_estimators": TREES, "min_samples_leaf": LEAF, "random_state": seed, "n_jobs": threads}
-    model = (RandomForestClassifier if classes else RandomForestRegressor)(max_features="sqrt", **options).fit(x, y)
-    # In parallel, trees would be added up in the order in which they end.
-    model.set_params(n_jobs=1)
+    # One job: threads would add trees up in the order in which they end, and undo each other's warning filters.
+    options = {
+        "n_estimators": TREES,
+        "min_samples_leaf": LEAF,
+        "max_features": "sqrt",
+        "random_state": seed,
+        "n_jobs": 1,
+    }
+    model = (RandomForestClassifier if classes else RandomForestRegressor)(**options).fit(x, y)
     return model.predict_proba if classes else model.predict  # type: ignore[no-any-return]
 
 
@@ -133,9 +137,7 @@ def boosted(booster: Any, classes: int, kinds: Sequence[str]) -> Predict:
     return predict
 
 
-def _boosting(
-    x: Matrix, y: NDArray[np.float64], classes: int, seed: int, kinds: Sequence[str], threads: int
-) -> Predict:
+def _boosting(x: Matrix, y: NDArray[np.float64], classes: int, seed: int, kinds: Sequence[str]) -> Predict:
     import xgboost
 
     # One thread: several add up gradients in another order.
@@ -144,7 +146,7 @@ def _boosting(
     return boosted(booster, classes, kinds)
 
 
-def _linear(x: Matrix, y: NDArray[np.float64], classes: int, seed: int, kinds: Sequence[str], threads: int) -> Predict:
+def _linear(x: Matrix, y: NDArray[np.float64], classes: int, seed: int, kinds: Sequence[str]) -> Predict:
     from sklearn.linear_model import LogisticRegression, Ridge
     from threadpoolctl import threadpool_limits
 

@@ -32,20 +32,17 @@ CANNOT_SHOW = (
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of models is keyed and bounded by.
+    """What a run of models is keyed by.
 
     Attributes
     ----------
     seed : int
     level : float
         Of intervals.
-    threads : int
-        No number of them changes a bit.
     """
 
     seed: int
     level: float
-    threads: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +158,7 @@ def utility(
 
 def _fitted(learner: Learner, taught: Rows, features: Features, target: Target, run: Run) -> Predict:
     x, seed = taught.x[learner.wide], seed_of(run.seed, 0)
-    return learned(learner, x, taught.y, target.classes, seed, features.kinds, run.threads)
+    return learned(learner, x, taught.y, target.classes, seed, features.kinds)
 
 
 def _score(predicted: NDArray[np.float64], actual: NDArray[np.float64], target: Target) -> Scored:

@@ -18,6 +18,7 @@ from distributed import Client
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score, roc_auc_score
+from threadpoolctl import threadpool_limits
 
 import daskpriv
 from daskpriv import modelling
@@ -94,7 +95,7 @@ def test_any_kind_of_target(target: str, score: str, classes: int) -> None:
         assert found.interval is not None and found.interval[0] < found.value < found.interval[1]
 
 
-def test_no_layout_changes_a_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_layout_changes_a_bit(tmp_path: Path) -> None:
     tables = {"train": people(0), "holdout": people(1), "synthetic": people(2)}
     files: dict[str, list[str]] = {}
     for name, table in tables.items():
@@ -105,8 +106,8 @@ def test_no_layout_changes_a_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             table[start:stop].to_parquet(files[name][-1], index=False)
     asked = {"metrics": "utility,discriminator", "target": "bought", "seed": 5}
     expected = daskpriv.evaluate(**tables, **asked).metrics
-    monkeypatch.setattr(modelling, "available_cpus", lambda: 3)
-    found = daskpriv.evaluate(**files, block_rows=37, **asked).metrics
+    with threadpool_limits(3):
+        found = daskpriv.evaluate(**files, block_rows=37, **asked).metrics
     for name in ("utility", "discriminator"):
         assert found[name].details == expected[name].details
         assert (found[name].value, found[name].interval) == (expected[name].value, expected[name].interval)
@@ -326,13 +327,15 @@ def test_threads_and_the_scale_of_a_number_change_nothing(learner: Any) -> None:
     x = rng.normal(size=(400, 4)) if learner.wide else rng.normal(size=(400, 4)).astype(np.float32)
     if learner is not LINEAR[True]:
         y = x[:, 0] + rng.normal(size=400)
-        one = learned(learner, x, y, 0, 7, ["q"] * 4, 1)(x)
-        assert learned(learner, x, y, 0, 7, ["q"] * 4, 4)(x).tobytes() == one.tobytes()
+        one = learned(learner, x, y, 0, 7, ["q"] * 4)(x)
+        with threadpool_limits(4):
+            assert learned(learner, x, y, 0, 7, ["q"] * 4)(x).tobytes() == one.tobytes()
         far = learned(learner, x, 1e6 * y - 3e9, 0, 7, ["q"] * 4)(x)
         assert r2_score(y, one) == pytest.approx(r2_score(1e6 * y - 3e9, far), abs=0.01)
     if learner is not LINEAR[False]:
         chosen = rng.integers(0, 3, 400).astype(float)
-        one = learned(learner, x, chosen, 5, 7, ["q"] * 4, 1)(x)
-        assert learned(learner, x, chosen, 5, 7, ["q"] * 4, 4)(x).tobytes() == one.tobytes()
+        one = learned(learner, x, chosen, 5, 7, ["q"] * 4)(x)
+        with threadpool_limits(4):
+            assert learned(learner, x, chosen, 5, 7, ["q"] * 4)(x).tobytes() == one.tobytes()
         assert one.shape == (400, 5) and (one[:, 3:] == 0).all()
         assert one.sum(axis=1) == pytest.approx(1, abs=1e-5)
