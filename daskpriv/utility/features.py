@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from daskpriv.kernels.gower import CODES, HASHES, WIDE, WIDE_MISSING
 from daskpriv.space.block import Block
 from daskpriv.space.encoding import ColumnCode, Encoding
-from daskpriv.space.summary import ColumnSummary, mix
+from daskpriv.space.summary import ColumnSummary
+from daskpriv.tables.hashes import mix
 
 MOST_LEVELS, LEAST_ROWS = 100, 10
 _FAR = 1e30  # what float32 still holds
