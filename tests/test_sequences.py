@@ -28,7 +28,7 @@ from scipy import stats
 import daskpriv
 from daskpriv.cli import cli
 from daskpriv.engine.executor import Serial, Threads
-from daskpriv.errors import InputError
+from daskpriv.errors import InputError, PlanError
 from daskpriv.events import StageStarted
 from daskpriv.flattening import flattened
 from daskpriv.prepare import Columns
@@ -404,10 +404,27 @@ def levels(values: pd.Series, train: pd.Series) -> pd.Series:
     return pd.Series(np.searchsorted(edges, values)).where(values.to_numpy() >= edges[0], -1)
 
 
+def by_pandas(held: dict[str, pd.DataFrame], role: str, name: str, bucket: Any, plain: Any = None) -> dict[str, float]:
+    """What the metric says of a column of one table against train, from events and flat rows; `plain` as numbers."""
+    plain = plain or (lambda values: values)
+    rows = {n: flat(held[n]).to_pandas() for n in (role, "train")}
+    train = plain(rows["train"][name])
+    coded = {n: held[n].assign(code=bucket(plain(held[n][name]), train)) for n in (role, "train")}
+    distinct = {n: t.groupby("who")["code"].nunique() for n, t in coded.items()}
+    once = {n: t.drop_duplicates(["who", "code"])["code"] for n, t in coded.items()}
+    pairs = {}
+    for n, t in rows.items():
+        this, following = (bucket(plain(t[c]), train) for c in (name, f"next_{name}"))
+        pairs[n] = this.astype(str) + "," + following.where(t["sequence_length"] > 1, "none").astype(str)
+    return {
+        "categories_per_sequence": apart(*(levels(distinct[n], distinct["train"]) for n in (role, "train"))),
+        "sequences_per_category": apart(once[role], once["train"]),
+        "coherence": apart(pairs[role], pairs["train"]),
+    }
+
+
 def test_the_metric_is_that_of_plain_pandas(plain: dict[str, Any]) -> None:
     held = world()
-    rows = {n: flat(t).to_pandas() for n, t in held.items()}
-    bucket = {c: top if c == "shop" else cut for c in ("x", "y", "shop")}
     for role, key in (("synthetic", "synthetic"), ("holdout", "reference_holdout")):
         found = plain["metrics"]["sequences"]["details"][key]
         lengths = {n: t.groupby("who").size() for n, t in held.items()}
@@ -415,22 +432,44 @@ def test_the_metric_is_that_of_plain_pandas(plain: dict[str, Any]) -> None:
         assert found["length"]["tvd"] == pytest.approx(tvd, abs=1e-12)
         for column in found["columns"]:
             name = column["column"]
-            coded = {n: t.assign(code=bucket[name](t[name], rows["train"][name])) for n, t in held.items()}
-            distinct = {n: t.groupby("who")["code"].nunique() for n, t in coded.items()}
-            tvd = apart(*(levels(distinct[n], distinct["train"]) for n in (role, "train")))
-            assert column["categories_per_sequence"]["tvd"] == pytest.approx(tvd, abs=1e-12)
-            once = {n: t.drop_duplicates(["who", "code"])["code"] for n, t in coded.items()}
-            tvd = apart(once[role], once["train"])
-            assert column["sequences_per_category"]["tvd"] == pytest.approx(tvd, abs=1e-12)
-            pairs = {}
-            for n in (role, "train"):
-                this, following = (bucket[name](rows[n][c], rows["train"][name]) for c in (name, f"next_{name}"))
-                following = following.where(rows[n]["sequence_length"] > 1, "none")
-                pairs[n] = this.astype(str) + "," + following.astype(str)
-            assert column["coherence"]["tvd"] == pytest.approx(apart(pairs[role], pairs["train"]), abs=1e-12)
+            for aspect, tvd in by_pandas(held, role, name, top if name == "shop" else cut).items():
+                assert column[aspect]["tvd"] == pytest.approx(tvd, abs=1e-12)
         for aspect in ("categories_per_sequence", "sequences_per_category", "coherence"):
             mean = np.mean([c[aspect]["accuracy"] for c in found["columns"]])
             assert found["averages"][aspect]["accuracy"] == pytest.approx(mean, abs=1e-12)
+
+
+def test_the_metric_knows_every_kind_of_column() -> None:
+    """Times, truth values, levels, wide integers; with missing cells."""
+    levels_of = ["low", "mid", "high"]
+    rng, held = np.random.default_rng(4), world()
+    for name, table in held.items():
+        n = len(table)
+        table["when"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 40, n), unit="D")
+        table["flag"] = pd.array(rng.random(n) < 0.3, "boolean")
+        table["level"] = rng.choice(levels_of, n)
+        table["wide"] = pd.array(2**60 + 2**40 * rng.integers(0, 30, n), "Int64")
+        gaps = rng.random(n) < 0.1
+        held[name] = table.drop(columns=["x", "y", "shop"]).mask(
+            pd.DataFrame({c: gaps & (c not in ("who", "day")) for c in table.columns if c not in ("x", "y", "shop")})
+        )
+    schema = daskpriv.Schema.from_yaml(
+        "daskpriv_schema: 1\ncolumns: {who: id, day: numeric, when: datetime, flag: boolean, "
+        "level: {kind: ordinal, levels: [low, mid, high]}, wide: numeric}\n"
+    )
+    metric = daskpriv.evaluate(**held, **OPTIONS, metrics="sequences", schema=schema).metrics["sequences"]
+    plainly: dict[str, Any] = {
+        "when": lambda v: (v - pd.Timestamp("2026-01-01")) / pd.Timedelta(days=1),
+        "level": lambda v: v.map({name: float(i) for i, name in enumerate(levels_of)}),
+        "wide": lambda v: v.astype("Float64").astype(float),
+        "flag": lambda v: v.map({True: "yes", False: "no"}),
+    }
+    found = metric.details["synthetic"]["columns"]
+    assert {c["column"] for c in found} == set(plainly)
+    for column in found:
+        name = column["column"]
+        for aspect, tvd in by_pandas(held, "synthetic", name, top if name == "flag" else cut, plainly[name]).items():
+            assert column[aspect]["tvd"] == pytest.approx(tvd, abs=1e-12), (name, aspect)
 
 
 def test_the_metric_describes_each_table(plain: dict[str, Any]) -> None:
@@ -658,6 +697,13 @@ def test_the_documentation_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert done.exit_code == 0, done.output
     columns = [c["name"] for c in json.loads(Path("people/report.json").read_text())["space"]["columns"]]
     assert columns == ["age", "ward", "cost", "next_ward", "next_cost", "sequence_length"]
+
+
+def test_flat_rows_that_no_worker_could_write_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskpriv.flattening.IN_MEMORY", 0)
+    with pytest.raises(PlanError, match=r"workers do not reach the store .*; name a place that all machines see"):
+        flat(events(1), place=Place(str(tmp_path), reachable=False))
+    assert not list(tmp_path.iterdir())
 
 
 def test_threads_give_the_same_rows() -> None:
