@@ -60,11 +60,12 @@ def _measured(chosen: Sequence[str], folder: Path, rows: int, repetitions: int, 
         for peer in [p for p in chosen if p not in out]:
             try:
                 answers[peer].append(_asked(peer, folder, rows))
+                _tell(f"{peer}: {_summed(peer, answers[peer][-1:])}")
             except PeerError as error:
                 if tiny:
                     raise
                 out[peer] = {"reason": str(error)}
-                print(f"{peer}: {error}", file=sys.stderr, flush=True)
+                _tell(f"{peer}: {error}")
     out |= {peer: _summed(peer, found) for peer, found in answers.items() if found and peer not in out}
     for peer in (p for p in (*OURS, "numpy-bincount") if answers.get(p) and answers.get(LOOP)):
         out[peer]["max_error"] = _largest_error(peer, answers)
@@ -122,6 +123,10 @@ def _all_orders(folder: Path, tiny: bool) -> dict[str, float]:
     details = json.loads((out / "report.json").read_text())["metrics"]["accuracy"]["details"]
     counted = {f"{name}_combinations": details[name]["combinations"] for name in ("bivariate", "trivariate")}
     return {"seconds": seen["seconds"], "peak_gib": seen["peak_gib"], "cores": os.cpu_count() or 1, **counted}
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 
-from daskpriv.stats.association import cramers_v, grade_correlation
+from daskpriv.stats.association import cramers_v, grade_correlation, of_each
 
 TABLES = arrays(np.int64, array_shapes(min_dims=2, max_dims=2, max_side=6), elements=st.integers(0, 40))
 BOTH = pytest.mark.parametrize("measure", [cramers_v, grade_correlation])
@@ -114,6 +114,16 @@ def test_many_tables_at_once_are_the_tables_one_by_one(measure) -> None:  # type
     tables = np.random.default_rng(5).integers(0, 50, (3, 40, 7, 9))
     each = np.array([[measure(t) for t in some] for some in tables])
     assert measure(tables).tobytes() == each.tobytes()
+
+
+@BOTH
+def test_tables_of_different_shapes_one_after_the_other(measure) -> None:  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(6)
+    shapes = np.array([(3, 4), (2, 2), (3, 4), (4, 3), (2, 2)])
+    tables = [rng.integers(0, 30, shape) for shape in shapes]
+    starts = np.cumsum([0, *(t.size for t in tables)])
+    found = of_each(measure, np.concatenate([t.ravel() for t in tables]), starts, shapes)
+    assert found.tolist() == [float(measure(t)) for t in tables]
 
 
 @given(arrays(np.int64, st.integers(2, 8), elements=st.integers(2, 10**9)))

@@ -45,6 +45,11 @@ class Sets:
         """In the kernels' order, read-only so that one compiled kernel serves every source of memory."""
         return frozen(self.widths), frozen(self.combinations), frozen(self.starts)
 
+    @property
+    def small(self) -> bool:
+        """Whether bit planes pay: few cells, and planes that serve many sets."""
+        return self.combinations.shape[1] > 1 and int(np.diff(self.starts).max(initial=0)) <= planes.MOST_CELLS
+
     def slice(self, start: int, stop: int) -> Sets:
         """Some of them."""
         return Sets(self.widths, np.ascontiguousarray(self.combinations[start:stop]))
@@ -93,8 +98,7 @@ class Crosstabs(Stages):
 def _count(shared: Published[Sets], coded: Coded) -> _ByRole:
     sets = shared.get()
     out = np.zeros(sets.starts[-1], np.int64)
-    small = int(np.diff(sets.starts).max(initial=0)) <= planes.MOST_CELLS
-    (planes.count_small if small else kernel.count)(coded.load(), *sets.arrays, out)
+    (planes.count_small if sets.small else kernel.count)(coded.load(), *sets.arrays, out)
     return _ByRole({coded.source.role: out})
 
 

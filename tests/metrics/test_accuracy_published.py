@@ -141,3 +141,6 @@ def test_accuracies_of_mostlyai_qa(shared: Path, dataset: str, fit: str) -> None
             assert dict(zip(names, ours.tolist(), strict=True)) == {c: v[0] for c, v in wanted["per_column"].items()}
         if number in wanted:
             assert np.mean(ours) == pytest.approx(wanted[number], abs=1e-9), number
+            # What it expects of chance is the law of normal differences: too little for sparse cells.
+            by_chance = 1 - np.mean(answers[margin].compared[SYNTHETIC].expected)
+            assert wanted[f"{number}_max"] - 1e-3 < by_chance < wanted[f"{number}_max"] + 1e-5, number
