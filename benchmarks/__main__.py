@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import adult, cluster, cold, goals, growth, kernel, memory, million, peers, scheduler, stream
+from benchmarks import adult, cluster, cold, goals, growth, kernel, margins, memory, million, peers, scheduler, stream
 
 BENCHMARKS = {
     "kernel": kernel.run,
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "stream": stream.run,
     "memory": memory.run,
     "scheduler": scheduler.run,
+    "margins": margins.run,
     "peers": peers.run,
 }
 
