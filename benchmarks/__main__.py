@@ -9,7 +9,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import accuracy, adult, cluster, cold, goals, growth, kernel, memory, million, peers, scheduler, stream
+from benchmarks import (
+    accuracy,
+    adult,
+    cluster,
+    cold,
+    goals,
+    growth,
+    kernel,
+    margins,
+    memory,
+    million,
+    peers,
+    scheduler,
+    stream,
+)
 
 BENCHMARKS = {
     "accuracy": accuracy.run,
@@ -22,6 +36,7 @@ BENCHMARKS = {
     "stream": stream.run,
     "memory": memory.run,
     "scheduler": scheduler.run,
+    "margins": margins.run,
     "peers": peers.run,
 }
 
