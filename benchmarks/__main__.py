@@ -17,6 +17,7 @@ from benchmarks import (
     goals,
     growth,
     kernel,
+    margins,
     memory,
     million,
     peers,
@@ -37,6 +38,7 @@ BENCHMARKS = {
     "sequences": sequences.run,
     "memory": memory.run,
     "scheduler": scheduler.run,
+    "margins": margins.run,
     "peers": peers.run,
 }
 

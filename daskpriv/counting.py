@@ -107,7 +107,7 @@ def _edges(
     if rule == MOSTLYAI:
         timed = {places[c.name] for c in surveyed.encoding.columns if c.name in places and c.reading.timed}
         found = engine.distinct(tables, "bins 'mostlyai-qa'", "use bins 'real'")
-        return {p: searched_breaks(v, n, buckets, rounded=p not in timed) for p, (v, n) in found.items()}
+        return {p: searched_breaks(values, counts, buckets, p not in timed) for p, (values, counts) in found.items()}
     # numpy.linspace and i / n round some probabilities differently; the published buckets come from linspace.
     even = tuple(float(p) for p in np.linspace(0, 1, buckets + 1))
     wanted = {}

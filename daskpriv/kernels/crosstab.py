@@ -18,7 +18,7 @@ _ROWS = 16_384
 # Of one core, for one row in one table of two or three columns (2 GHz Xeon; codes of 100 columns, 16 384 rows).
 COUNT_SECONDS = 0.7e-9
 # The same for one row in one table under one draw.
-DRAW_SECONDS = 0.8e-9
+DRAW_SECONDS = 0.5e-9
 
 
 @inlined
@@ -94,18 +94,18 @@ def count_drawn(codes, widths, combinations, starts, rows, keys, thresholds, out
     n, last = codes.shape[1], combinations.shape[1] - 1
     some = min(n, _ROWS)
     cells = np.empty(some, np.uint32)
-    taken = np.empty((len(keys), some), np.int64)
+    taken = np.empty((len(keys), some), np.uint8)
     for low in range(0, n, some):
         size = min(n - low, some)
         for draw in range(len(keys)):
             for i in range(size):
-                taken[draw, i] = np.int64(hash_of(keys[draw], rows[low + i]) < thresholds[draw])
+                taken[draw, i] = np.uint8(hash_of(keys[draw], rows[low + i]) < thresholds[draw])
         for t in range(len(combinations)):
             _fuse(codes, widths, combinations[t], low, size, cells)
             column = codes[combinations[t, last], low : low + size]
             for i in range(size):
                 cells[i] += np.uint32(starts[t]) + np.uint32(column[i])
             for draw in range(len(keys)):
-                table = out[draw]
+                table, mine = out[draw], taken[draw]
                 for i in range(size):
-                    table[np.uint64(cells[i])] += taken[draw, i]
+                    table[np.uint64(cells[i])] += mine[i]

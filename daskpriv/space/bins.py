@@ -5,7 +5,7 @@
 | train | exact quantiles i / m | the m - 1 commonest, the smaller value first among equals | train |
 | real | the same | the same | train and holdout |
 | paper | numpy's quantiles of numpy.linspace(0, 1, m + 1) | the m commonest | train |
-| mostlyai-qa | its search for m + 1 distinct order statistics, rounded down; see `searched_breaks` | the m commonest in at least 5 rows | train |
+| mostlyai-qa | order statistics, rounded down (`searched_breaks`) | the m commonest in 5 rows or more | train |
 
 Equal quantiles are one. Intervals are (a, b], the first one holds its lower end too. Values outside all intervals,
 rarer categories and those that the fitting tables do not have are one bucket, missing cells another. (mostlyai-qa:
