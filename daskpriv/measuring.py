@@ -10,7 +10,7 @@ from daskpriv.engine.searches import Found
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
 from daskpriv.gates import Gate, gates, interpretable
 from daskpriv.metrics import DcrShare, Metric, SplitCheck
-from daskpriv.modelling import Models, check_target, modelled
+from daskpriv.modelling import Models, check_models, modelled
 from daskpriv.policy import Policy
 from daskpriv.prepare import Prepared, Surveyed, bucketed, encode, spaces_for
 from daskpriv.presets import DEFAULT, Preset
@@ -31,7 +31,7 @@ def measured(
     groups: Sequence[Grouping] = (),
 ) -> tuple[dict[str, Result], list[Gate], Found]:
     """What the metrics found, as far as the gates let it be interpreted; the gates; the searches."""
-    check_target(surveyed, models)
+    check_models(surveyed, models)
     asked = {m.name for m in wanted}
     checks = [m for m in checks_of(chosen) if m.name not in asked] if facts.has(HOLDOUT) else []
     results, found = engine.measure([*wanted, *checks], facts, prepared.blocks, prepared.spaces, groups)
