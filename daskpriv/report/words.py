@@ -29,9 +29,9 @@ QUESTIONS = {
     "exposure": "Do training rows stand out in the tails and among isolated rows?",
     "subgroups": "Does the leak fall on isolated rows, or on one group?",
     "privacy_score": "Are training rows nearer to the synthetic table than to each other?",
+    "neighbour_scores": "What do the nearest-neighbour scores of other tools say?",
     "utility": "Do models that learn from the synthetic table do as well on real rows?",
     "discriminator": "Can a model tell synthetic rows from real ones?",
-    "neighbour_scores": "What do the nearest-neighbour scores of other tools say?",
 }
 
 
