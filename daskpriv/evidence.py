@@ -55,8 +55,7 @@ class Credits:
     """How often each real row is a nearest row of `query`, pooled over `first` and `second`.
 
     Each query row hands out one credit, shared equally among all rows at its smallest distance. With `draws`, also
-    what the first table would hold under so many random labels (`daskpriv.stats.labels`, keyed by `seed`). With
-    `by_row`, blocks of both tables also come with the credit of each of their rows (`Evidence.credit`).
+    what the first table would hold under so many random labels (`daskpriv.stats.labels`, keyed by `seed`).
     """
 
     query: Role
@@ -64,7 +63,15 @@ class Credits:
     second: Role
     seed: int = 0
     draws: int = 0
-    by_row: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RowCredits:
+    """The same credits row by row: every block of `first` and `second` comes with `Evidence.credit`."""
+
+    query: Role
+    first: Role
+    second: Role
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,7 +85,7 @@ class Widest:
     reference: Role
 
 
-Request = Neighbours | CloserCounts | Credits | Widest
+Request = Neighbours | CloserCounts | Credits | RowCredits | Widest
 
 
 @dataclass(frozen=True, eq=False)

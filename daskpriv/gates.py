@@ -16,7 +16,6 @@ from daskpriv.metrics._clearbox_mi import ADVERSARY
 from daskpriv.policy import Policy
 from daskpriv.prepare import Surveyed
 from daskpriv.protocol import Result, Verdict
-from daskpriv.report.effects import DETECTS
 from daskpriv.subjects import Subjects
 
 _JUDGED = (Verdict.LEAK, Verdict.BOUNDED, Verdict.INCONCLUSIVE)
@@ -204,8 +203,8 @@ def _fidelity(results: Mapping[str, Result], policy: Policy) -> Gate | None:
 def _power(results: Mapping[str, Result]) -> Gate | None:
     """G5: what these sizes can detect at all; who would not see a leak of the margin cannot say that it is below it."""
     name = "enough rows to detect the margin"
-    found = {n: _detected(results[n], scale) for n, scale in DETECTS.items() if n in results}
-    known = {n: f for n, f in found.items() if f is not None}
+    effects = {n: r.effect for n, r in results.items() if r.effect is not None}
+    known = {n: (e.detectable, e.margin) for n, e in effects.items() if e.detectable is not None}
     blind = [n for n, (effect, margin) in known.items() if not effect <= margin]
     if not known:
         return None
@@ -217,14 +216,3 @@ def _power(results: Mapping[str, Result]) -> Gate | None:
     told = f"effects that these sizes find four times in five: {told}"
     told += f"; BOUNDED cannot be said by {', '.join(blind)}." if blind else "."
     return Gate(name, not blind, told, caps=tuple(blind))
-
-
-def _detected(result: Result, scale: float) -> tuple[float, float] | None:
-    """The smallest effect that is found, and the margin; infinite where nothing varies, None where nothing is judged.
-
-    A statistic that cannot vary has p = 1; without a detectable effect and with another p, none was computed.
-    """
-    margin = result.details.get("margin")
-    if margin is None or (result.mde is None and result.p_value != 1.0):
-        return None
-    return (result.mde * scale if result.mde else math.inf), margin

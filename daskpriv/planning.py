@@ -17,7 +17,7 @@ from daskpriv.engine.plan import (
     task_seconds,
     unit_bytes,
 )
-from daskpriv.evidence import CloserCounts, Credits, Facts, Neighbours, Role
+from daskpriv.evidence import CloserCounts, Credits, Facts, Neighbours, Role, RowCredits
 from daskpriv.tables.reconcile import draft
 from daskpriv.tables.table import Table
 
@@ -113,7 +113,7 @@ def plan_run(
 def _directions(needs: Sequence[Any]) -> list[tuple[Role, Role]]:
     """Each search once; counts are searches of their own."""
     found = {(r.query, r.reference) for r in needs if isinstance(r, (Neighbours, CloserCounts))}
-    found |= {(r.query, x) for r in needs if isinstance(r, Credits) for x in (r.first, r.second)}
+    found |= {(r.query, x) for r in needs if isinstance(r, (Credits, RowCredits)) for x in (r.first, r.second)}
     return sorted(found)
 
 

@@ -60,6 +60,36 @@ class LabelTest:
         return (1 + int(np.count_nonzero(~(self.drawn < self.observed)))) / (len(self.drawn) + 1)
 
 
+SHARE, ODDS = "share", "log odds"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How large the leak is that a metric judges.
+
+    Attributes
+    ----------
+    meaning : str
+        In words; without a leak it is 0.
+    interval : (low, high, level)
+        What is compared with the margin; an end may be infinite.
+    margin : float
+        LEAK needs an interval above it (for clones above 0), BOUNDED one below it.
+    value : float or None
+        None where only its ends are known.
+    detectable : float or None
+        What these sizes find four times in five; infinite where nothing varies, None where it is not known.
+    unit : SHARE or ODDS
+    """
+
+    meaning: str
+    interval: tuple[float, float, float]
+    margin: float
+    value: float | None = None
+    detectable: float | None = None
+    unit: str = SHARE
+
+
 @dataclass(frozen=True)
 class Result:
     """What a metric found. Its size does not grow with the number of rows.
@@ -76,6 +106,8 @@ class Result:
         The value to expect without any leak.
     mde : float or None
         Minimum detectable effect (80 % power, 5 % one-sided), on the scale of the effect.
+    effect : Effect or None
+        What the verdict was made of; None of a metric that only describes.
     details : dict
         Plain numbers, strings and lists.
     cannot_show : str
@@ -95,6 +127,7 @@ class Result:
     p_value: float | None = None
     expected: float | None = None
     mde: float | None = None
+    effect: Effect | None = None
     details: dict[str, Any] = field(default_factory=dict)
     cannot_show: str = ""
     reading: str = ""

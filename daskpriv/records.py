@@ -20,8 +20,8 @@ from daskpriv.engine.store import Store
 from daskpriv.engine.units import Joined
 from daskpriv.errors import InputError
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, NeighbourTable
-from daskpriv.metrics.exposure import ratio
 from daskpriv.protocol import Result
+from daskpriv.stats.quotient import quotient
 from daskpriv.tables.sinks import join, put
 
 _REAL = (TRAIN, HOLDOUT)
@@ -90,7 +90,7 @@ def _real(role: str, tables: Mapping[str, NeighbourTable], limit: float | None) 
     sides = [tables[r].distance for r in _REAL if r in tables and tables[r].distance.shape[1] >= _ISOLATION]
     far = np.sort(np.concatenate(sides, axis=1), axis=1) if len(sides) == len(_REAL) else np.empty((len(near.query), 0))
     isolation = far[:, _ISOLATION - 1] if far.shape[1] >= _ISOLATION else np.full(len(near.query), np.nan)
-    relative = np.where(np.isnan(isolation), np.nan, ratio(near.nearest, isolation))
+    relative = np.where(np.isnan(isolation), np.nan, quotient(near.nearest, isolation))
     return {
         "table": pa.array([role] * len(near.query)).dictionary_encode(),
         "row": near.query,

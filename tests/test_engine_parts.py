@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import daskpriv
-from daskpriv.engine import cache, reference, searches
+from daskpriv.engine import cache, credits, reference
 from daskpriv.engine.cache import Cache
 from daskpriv.engine.executor import Executor, Serial, Threads
 from daskpriv.engine.plan import Layout
@@ -590,7 +590,7 @@ def test_credits_are_added_up_some_rows_at_a_time(
     assert len(expected[0]) > 10
     assert law(files, cut, k) == expected
     for rows in (7, 100, 500, 699):
-        monkeypatch.setattr(searches, "_CREDIT_ROWS", rows)
+        monkeypatch.setattr(credits, "_CREDIT_ROWS", rows)
         assert law(files, cut, k) == expected
 
 

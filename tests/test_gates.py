@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,8 +18,9 @@ from daskpriv.gates import Gate, gates, interpretable
 from daskpriv.metrics import SplitCheck
 from daskpriv.metrics._clearbox_mi import ADVERSARY
 from daskpriv.policy import Policy, policy_of
-from daskpriv.protocol import LabelTest, Result, Verdict
+from daskpriv.protocol import Effect, LabelTest, Result, Verdict
 from daskpriv.report.model import Report
+from daskpriv.stats.detectable import detectable
 from daskpriv.subjects import Subjects
 from tests.metrics.searched import searched
 
@@ -248,9 +250,13 @@ def test_g4_needs_distances_of_the_holdout(details: dict[str, Any]) -> None:
     assert FIDELITY not in by_name(results={"dcr": Result(0.1, details=details)})
 
 
+def effect(found: float | None) -> Effect:
+    return Effect("share that is copied", (0.0, 0.1, 0.95), 0.05, 0.04, found)
+
+
 @pytest.mark.parametrize(("mde", "passed"), [(0.04, True), (0.05, True), (0.06, False)])
 def test_g5_compares_what_can_be_detected_with_the_margin(mde: float, passed: bool) -> None:
-    bounded = {"dcr_share": Result(0.5, Verdict.BOUNDED, mde=mde, details={"margin": 0.05})}
+    bounded = {"dcr_share": Result(0.5, Verdict.BOUNDED, effect=effect(mde))}
     found = by_name(results=bounded)[POWER]
     assert found.passed is passed
     assert (found.stops, found.caps) == ((), () if passed else ("dcr_share",))
@@ -260,41 +266,32 @@ def test_g5_compares_what_can_be_detected_with_the_margin(mde: float, passed: bo
     assert POWER not in by_name(results={"dcr_share": Result(None)})
 
 
-@pytest.mark.parametrize(
-    ("name", "mde", "passed"),
-    [
-        ("membership_inference", 0.025, True),  # of the AUC: 5 % of 2 AUC - 1
-        ("membership_inference", 0.0251, False),
-        ("dcr_overlap", 0.05, True),
-        ("dcr_overlap", 0.051, False),
-        ("nndr", 0.05, True),
-        ("nndr", 0.051, False),
-    ],
-)
-def test_g5_asks_every_metric_on_the_scale_of_its_margin(name: str, mde: float, passed: bool) -> None:
-    results = {
-        "dcr_share": Result(0.5, mde=0.01, details={"margin": 0.05}),
-        name: Result(0.5, mde=mde, details={"margin": 0.05}),
-    }
-    found = by_name(results=results)[POWER]
-    assert found.passed is passed
-    assert found.caps == (() if passed else (name,))
+@pytest.mark.parametrize(("found", "passed"), [(0.05, True), (0.051, False)])
+def test_g5_asks_every_metric_that_was_judged(found: float, passed: bool) -> None:
+    results = {"dcr_share": Result(0.5, effect=effect(0.01)), "theirs": Result(0.5, effect=effect(found))}
+    gate = by_name(results=results)[POWER]
+    assert gate.passed is passed
+    assert gate.caps == (() if passed else ("theirs",))
 
 
-@pytest.mark.parametrize("mde", [0.0, None])
-def test_g5_where_nothing_varies(mde: float | None) -> None:
-    still = Result(0.5, Verdict.BOUNDED, p_value=1.0, mde=mde, details={"margin": 0.05})
+def test_g5_where_nothing_varies() -> None:
+    still = Result(0.5, Verdict.BOUNDED, p_value=1.0, effect=effect(math.inf))
     found = by_name(results={"membership_inference": still})[POWER]
     assert not found.passed
     assert found.caps == ("membership_inference",)
     assert "nothing varies" in found.message
-    described = replace(still, details={})
-    assert POWER not in by_name(results={"membership_inference": described, "nndr": replace(still, details={})})
+    assert POWER not in by_name(results={"membership_inference": replace(still, effect=None)})
+
+
+@pytest.mark.parametrize(("drawn", "wanted"), [([1.0, 1.0], math.inf), ([math.nan, 1.0], None)])
+def test_what_is_found_where_no_spread_is_known(drawn: list[float], wanted: float | None) -> None:
+    """A statistic that cannot vary has p = 1; with draws without a value, nothing is known."""
+    observed = 1.0 if wanted else 2.0
+    assert detectable(LabelTest("t", observed, np.array(drawn)), 1.0) == wanted
 
 
 def test_g5_leaves_out_what_was_not_computed() -> None:
-    unknown = Result(0.5, p_value=0.4, details={"margin": 0.05})
-    assert POWER not in by_name(results={"nndr": unknown, "clones": replace(unknown, mde=0.5)})
+    assert POWER not in by_name(results={"nndr": Result(0.5, p_value=0.4, effect=effect(None))})
 
 
 # ---------------------------------------------------------------------------------------------- the split check

@@ -15,10 +15,9 @@ import pytest
 import daskpriv
 from daskpriv.gates import Gate
 from daskpriv.policy import policy_of
-from daskpriv.protocol import Result, Verdict
+from daskpriv.protocol import Effect, Result, Verdict
 from daskpriv.report import model, words
 from daskpriv.report.charts import effect_bar
-from daskpriv.report.effects import effect_of
 from daskpriv.report.html import page
 from daskpriv.report.model import Report, report_schema
 from daskpriv.report.text import amount, between, number, summary
@@ -287,8 +286,8 @@ def test_a_failed_check_says_what_it_takes_away() -> None:
 
 def test_inconclusive_for_another_reason_than_a_wide_interval() -> None:
     def judged(p: float, high: float) -> Result:
-        details = {"excess": 0.01, "excess_interval": [0.0, high, 0.95], "margin": 0.05}
-        return Result(0.5, V.INCONCLUSIVE, p_value=p, details=details)
+        effect = Effect("share that is copied", (0.0, high, 0.95), 0.05, 0.01)
+        return Result(0.5, V.INCONCLUSIVE, p_value=p, effect=effect)
 
     for p, high, wanted in (
         (0.01, 0.04, "dcr_share sees a difference that chance alone does not explain, smaller than the margin."),
@@ -306,19 +305,18 @@ def test_every_metric_has_a_question() -> None:
 # ---------------------------------------------------------------------------------------------- effects and bars
 
 
-def test_metrics_that_describe_have_no_effect() -> None:
-    assert effect_of("dcr", Result(0.1, details={"n": 3})) is None
-    assert effect_of("clones", Result(0.1, details={"rates": {}}), 0.001) is None  # without a holdout
-    assert effect_of("theirs", Result(0.1, interval=(0.0, 0.2, 0.95))) is None
-
-
-def test_a_metric_of_somebody_else_that_names_its_margin() -> None:
-    found = effect_of("theirs", Result(0.1, interval=(0.0, 0.2, 0.9), mde=3.0, details={"margin": 0.3}))
-    assert found is not None
-    assert (found.value, found.interval, found.margin, found.detectable) == (0.1, [0.0, 0.2, 0.9], 0.3, None)
-    found = effect_of("theirs", Result(0.1, details={"effect": 0.5, "effect_interval": [0.4, 0.6, 0.9]}))
-    assert found is not None
-    assert (found.value, found.interval, found.margin) == (0.5, [0.4, 0.6, 0.9], None)
+def test_a_metric_of_somebody_else_tells_its_effect() -> None:
+    mine = Effect("share that is copied", (0.4, float("inf"), 0.9), 0.3, detectable=float("inf"))
+    told = made({"theirs": Result(0.1, V.LEAK, effect=mine), "dcr": Result(0.1)}).to_dict()
+    assert told["metrics"]["dcr"]["effect"] is None
+    assert told["metrics"]["theirs"]["effect"] == {
+        "meaning": "share that is copied",
+        "interval": [0.4, None, 0.9],
+        "margin": 0.3,
+        "value": None,
+        "detectable": None,
+        "unit": "share",
+    }
 
 
 @pytest.mark.parametrize("low", [-0.5, 0.0, 0.02])

@@ -17,14 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.engine import tasks
+from daskpriv.engine.credits import CreditSums
 from daskpriv.engine.published import Published, value_of
-from daskpriv.engine.searches import Found, Searches
+from daskpriv.engine.searches import Found
 from daskpriv.engine.sources import Blocks, BlockSource, Ranks, label_of, source_of
 from daskpriv.engine.stages import Pair, add, add_lists
 from daskpriv.engine.store import Store
 from daskpriv.engine.units import Added, Credited, Joined, Least, Piece
 from daskpriv.errors import InputError
-from daskpriv.evidence import HOLDOUT, TRAIN, CloserCounts, Credits, Facts, Neighbours, Request, Role, Widest
+from daskpriv.evidence import (
+    HOLDOUT,
+    TRAIN,
+    CloserCounts,
+    Credits,
+    Facts,
+    Neighbours,
+    Request,
+    Role,
+    RowCredits,
+    Widest,
+)
 from daskpriv.protocol import Metric, Result
 from daskpriv.space.block import Block, stacked
 from daskpriv.space.buckets import Buckets
@@ -87,7 +99,7 @@ class _Answers:
 
 
 @dataclass
-class Engine(Searches):
+class Engine(CreditSums):
     """Reads and encodes tables, runs searches, reduces metrics."""
 
     _sent: dict[str, list[Part | Published[Part]]] = field(default_factory=dict, init=False)
@@ -179,7 +191,7 @@ class Engine(Searches):
         }
         apart = self.apart((r for r in wanted if isinstance(r, Widest)), blocks, spaces, found)
         by_row: dict[Role, list[Piece]] = {}
-        for r in {r for r in answers if r.by_row}:
+        for r in sorted({r for r in wanted if isinstance(r, RowCredits)}):
             by_row |= self.row_credits(r, blocks, spaces, found)
         evidence = _by_block(blocks, found, counted, apart, by_row, tuple(groups))
         states: dict[str, Any] = {m.name: m.begin(facts) for m in metrics}

@@ -17,6 +17,7 @@ from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighb
 from daskpriv.protocol import LabelTest
 from daskpriv.stats.grid import SHARES
 from daskpriv.stats.labels import Labels
+from daskpriv.stats.quotient import quotient
 from daskpriv.stats.two_samples import Comparison
 
 DISTANCE, RATIO, DENSITY = ATTACKS = ("distance", "ratio", "density")
@@ -57,16 +58,6 @@ def scores(evidence: Evidence, attacks: Sequence[str], wanted: Sequence[Neighbou
         DENSITY: quotient(to_synthetic[:, last], to_real[:, last]),
     }
     return {name: found[name] for name in attacks}
-
-
-def quotient(a: Floats, b: Floats) -> Floats:
-    """Quotient of numbers in [0, inf], float64 (n,): 1 where they are equal (0 / 0, inf / inf), inf for y / 0.
-
-    >>> quotient(np.array([0.0, 0.0, 0.2, 0.1]), np.array([0.0, 0.5, 0.0, 0.2]))
-    array([1. , 0. , inf, 0.5])
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(a == b, 1.0, a / b)
 
 
 @dataclass(frozen=True, eq=False)

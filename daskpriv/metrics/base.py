@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from daskpriv.evidence import HOLDOUT, TRAIN, Facts
-from daskpriv.protocol import Answers, LabelTest, Metric, Partial, Result, State, Verdict
+from daskpriv.protocol import ODDS, Answers, Effect, LabelTest, Metric, Partial, Result, State, Verdict
 from daskpriv.stats.intervals import normal_quantile
 from daskpriv.stats.labels import DRAWS, Labels, labels
+from daskpriv.stats.levels import alpha_of
 
 __all__ = [
+    "ODDS",
     "Answers",
+    "Effect",
     "LabelTest",
     "Metric",
     "Partial",
     "Result",
     "State",
     "Verdict",
+    "added",
     "drawn_labels",
     "judge",
     "judge_test",
     "shift",
 ]
+
+
+def added(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """Both partials, what they share added up.
+
+    >>> added({"rows": 2}, {"rows": 3, "hits": 1})
+    {'rows': 5, 'hits': 1}
+    """
+    return {**a, **b, **{k: a[k] + b[k] for k in a.keys() & b.keys()}}
 
 
 def drawn_labels(facts: Facts, draws: int = DRAWS) -> Labels:
@@ -53,7 +68,7 @@ def judge_test(p_value: float, low: float, high: float, margin: float, level: fl
     >>> judge_test(0.5, -0.01, 0.02, 0.05).value
     'BOUNDED'
     """
-    rejects = p_value <= 1 - level
+    rejects = p_value <= alpha_of(level)
     if rejects and low > margin:
         return Verdict.LEAK
     return Verdict.BOUNDED if high < margin and not rejects else Verdict.INCONCLUSIVE

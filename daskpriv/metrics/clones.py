@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
-from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge, shift
+from daskpriv.metrics.base import Answers, Effect, LabelTest, Result, added, drawn_labels, judge, shift
 from daskpriv.stats.intervals import clopper_pearson, hypergeometric_tail
 from daskpriv.stats.labels import Labels
 
@@ -61,7 +61,7 @@ class Clones:
         return out
 
     def combine(self, a: _Partial, b: _Partial) -> _Partial:
-        return {k: a.get(k, 0) + b.get(k, 0) for k in {**a, **b}}
+        return added(a, b)
 
     def advance(self, state: _State, partial: _Partial, answers: Answers) -> Result:
         def count(query: str, reference: str) -> int | None:
@@ -134,6 +134,9 @@ class Clones:
             verdict=judge(interval[0], interval[1], 0.0, self.margin),
             p_value=p,
             expected=sh / facts.rows[SYNTHETIC],
+            effect=Effect(
+                "share of the training rows that is copied exactly, beyond chance", interval, self.margin, effect
+            ),
             details=details,
             tests=(test,) if twins else (),
             reading=f"{st} synthetic rows equal a training row and {sh} equal a holdout row.",

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
 from daskpriv.metrics import _orders, _pooled
 from daskpriv.metrics._orders import Orders
-from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test, shift
-from daskpriv.stats.detectable import mde
+from daskpriv.metrics.base import Answers, Effect, LabelTest, Result, drawn_labels, judge_test, shift
+from daskpriv.stats.detectable import detectable, mde
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.histogram import histogram
+from daskpriv.stats.levels import alpha_of
 from daskpriv.stats.selection import Quantiles
 
 PROBABILITIES = {"q01": 0.01, "q05": 0.05, "median": 0.5}
@@ -182,6 +183,13 @@ def _result(state: _State, margin: float) -> Result:
         verdict=judge_test(closer.p_value, low, high, margin, facts.level),
         p_value=closer.p_value,
         mde=mde(closer, 1.0),
+        effect=Effect(
+            "largest difference of the distributions of distances to train and to holdout, beyond chance",
+            (low, high, facts.level),
+            margin,
+            effect,
+            detectable(closer, 1.0),
+        ),
         details=details,
         cannot_show="A few copies among many rows do not move a distribution; see the clones.",
         reading=_reading(facts, closer.p_value, overlap),
@@ -196,7 +204,7 @@ def _reading(facts: Facts, p: float, overlap: float) -> str:
         else "; train and holdout differ in size, which alone sets their distances apart: the p-value accounts for it, "
         "the overlap does not"
     )
-    closer = "" if p <= 1 - facts.level else "not "
+    closer = "" if p <= alpha_of(facts.level) else "not "
     return (
         f"Synthetic rows are {closer}systematically closer to train than to holdout (p = {p:.4f}); "
         f"the distances overlap by {overlap:.3f}{sizes}."

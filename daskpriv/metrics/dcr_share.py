@@ -7,6 +7,7 @@ tie structure; the permutation law counts that one real row may attract many syn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,7 +28,7 @@ from daskpriv.evidence import (
     Neighbours,
     Request,
 )
-from daskpriv.metrics.base import Answers, LabelTest, Result, Verdict, judge
+from daskpriv.metrics.base import Answers, Effect, LabelTest, Result, Verdict, judge
 from daskpriv.stats.detectable import REACH
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.intervals import normal_quantile
@@ -209,6 +210,13 @@ class DcrShare:
             interval=interval if value == center else None,
             p_value=test.p_value if spread else 1.0,
             mde=REACH * spread / (1 - pi) if spread else None,
+            effect=Effect(
+                "share of the synthetic rows that behave like copies of training rows",
+                (effect - width, effect + width, facts.level),
+                self.margin,
+                effect,
+                REACH * spread / (1 - pi) if spread else math.inf,
+            ),
             details=details,
             reading=text,
             warnings=warnings,

@@ -19,21 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours, Request, Widest
-from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test
+from daskpriv.metrics._isolated import REAL, scores_of, searches
+from daskpriv.metrics.base import ODDS, Answers, Effect, LabelTest, Result, drawn_labels, judge_test
 from daskpriv.stats.epsilon import best_bound
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.labels import Labels
+from daskpriv.stats.levels import alpha_of
 from daskpriv.stats.multiple import westfall_young
 from daskpriv.stats.ranks import auc_of_cells, berk_jones
 from daskpriv.stats.two_samples import Comparison, TwoSamples
 
-_K = 5
 _RADII = (1 / 300, 1 / 100, 1 / 30)
 _GROUPS = {"class": (0.5, 0.9, 0.98), "decile": tuple(i / 10 for i in range(1, 10))}
 _SCORES = ("distance", "relative", "widest")
 _GUESSES = (10, 30, 100, 300, 1_000, 10_000, 100_000)
 _TOPS = (0.001, 0.005)
-_REAL = (TRAIN, HOLDOUT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +78,7 @@ class Exposure:
     def needs(self, facts: Facts) -> Sequence[Request]:
         if not facts.has(HOLDOUT):
             return []
-        return [
-            *(Neighbours(q, r, _K) for q in _REAL for r in _REAL),
-            *(Neighbours(q, SYNTHETIC) for q in _REAL),
-            *(Widest(q, SYNTHETIC) for q in _REAL),
-        ]
+        return [*searches(), *(Widest(q, SYNTHETIC) for q in REAL)]
 
     def begin(self, facts: Facts) -> _State | None:
         if not facts.has(HOLDOUT):
@@ -95,7 +91,7 @@ class Exposure:
         return _State(facts, drawn_labels(facts), edges, listing)
 
     def chunk(self, state: _State | None, evidence: Evidence) -> dict[str, Any]:
-        if state is None or evidence.role not in _REAL:
+        if state is None or evidence.role not in REAL:
             return {}
         scores = scores_of(evidence)
         out: dict[str, Any] = {}
@@ -162,6 +158,12 @@ class Exposure:
             judge_test(adjusted, bound["log_odds"], np.inf, self.margin, state.facts.level),
             p_value=adjusted,
             expected=0.0,
+            effect=Effect(
+                "rise of the log odds of being in train, for the rows that stand out",
+                (bound["log_odds"], np.inf, state.facts.level),
+                self.margin,
+                unit=ODDS,
+            ),
             details={**details, "strongest_test": smallest},
             tests=tuple(tests),
             reading=(
@@ -173,35 +175,6 @@ class Exposure:
 
 
 _LISTS = TwoSamples(0, 0)
-
-
-def scores_of(evidence: Evidence) -> dict[str, NDArray[np.float64]]:
-    """Label-free scores of the real rows of a block, each float64 (n,); small stands out.
-
-    distance to the nearest synthetic row; that over the isolation (relative); isolation, the distance to the
-    fifth-nearest other real row; widest, the largest difference in any column to the nearest synthetic row.
-    """
-    nearest = evidence.table(Neighbours(evidence.role, SYNTHETIC)).nearest
-    sides = [evidence.table(Neighbours(evidence.role, r, _K)).distance for r in _REAL]
-    widest = Widest(evidence.role, SYNTHETIC)
-    isolation = np.sort(np.concatenate(sides, axis=1), axis=1)[:, _K - 1]
-    return {
-        "distance": nearest,
-        "relative": ratio(nearest, isolation),
-        "isolation": isolation,
-        **({"widest": evidence.widest[widest]} if widest in evidence.widest else {}),
-    }
-
-
-def ratio(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A / b on the extended line: 0/0 and inf/inf are 1, for nothing stands out there.
-
-    >>> ratio(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.0, 2.0, 0.0, np.inf]))
-    array([ 1.,  0., inf,  0.])
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        out = a / b
-    return np.where(np.isnan(out), 1.0, out)
 
 
 def _edges(state: _State, key: str) -> NDArray[np.float64]:
@@ -332,15 +305,15 @@ def _stands_out(state: _State) -> dict[str, Any]:
     found = _counted(state)
     made = [g for first in (0, 2, 3) for g in _guesses(found["relative"].of(slice(first, None)))]
     made += _guesses(found["widest"].of(slice(None)))
-    rise, right, rows = best_bound(made, 1 - state.facts.level, state.facts.clustering)
-    n_train, n_holdout = (state.facts.rows[r] for r in _REAL)
+    rise, right, rows = best_bound(made, alpha_of(state.facts.level), state.facts.clustering)
+    n_train, n_holdout = (state.facts.rows[r] for r in REAL)
     return {"log_odds": rise - float(np.log(n_train / n_holdout)), "train": right, "rows": rows}
 
 
 def _epsilon(state: _State) -> dict[str, Any]:
     """Guess "in train" for the real rows that stand out most; how many is tried in steps, all paid for."""
     made = _guesses(_counted(state)["relative"].of(slice(None)))
-    bound, right, guesses = best_bound(made, 1 - state.facts.level)
+    bound, right, guesses = best_bound(made, alpha_of(state.facts.level))
     return {"lower_bound": max(0.0, bound), "correct": right, "guesses": guesses, "level": state.facts.level}
 
 

@@ -32,8 +32,8 @@ from daskpriv.metrics._attacks import (
 )
 from daskpriv.metrics._clearbox_mi import PublishedTest
 from daskpriv.metrics._guesses import auc_interval, risks, roc
-from daskpriv.metrics.base import Answers, Result, drawn_labels, judge_test
-from daskpriv.stats.detectable import mde
+from daskpriv.metrics.base import Answers, Effect, Result, drawn_labels, judge_test
+from daskpriv.stats.detectable import detectable, mde
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.labels import DRAWS, Labels
 from daskpriv.stats.multiple import westfall_young
@@ -222,6 +222,13 @@ class MembershipInference:
             p_value=best["p_adjusted"],
             expected=0.5,
             mde=mde(tests[DISTANCE][0], 1.0),
+            effect=Effect(
+                "how well the strongest attack tells members (2 AUC - 1)",
+                (low, high, facts.level),
+                self.margin,
+                max(2 * a["auc"] - 1 for a in attacks.values()),
+                detectable(tests[DISTANCE][0], 2.0),
+            ),
             details=details,
             reading=_reading(details),
             cannot_show=_CANNOT_SHOW,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Neighbours
 from daskpriv.metrics import _binned, _orders, _pooled
 from daskpriv.metrics._orders import Orders
-from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test, shift
-from daskpriv.stats.detectable import mde
+from daskpriv.metrics.base import Answers, Effect, LabelTest, Result, drawn_labels, judge_test, shift
+from daskpriv.stats.detectable import detectable, mde
 from daskpriv.stats.exact import Moments
 from daskpriv.stats.selection import Quantiles
 
@@ -241,6 +241,13 @@ def _compared(
         p_value=p,
         verdict=judge_test(p, low, high, margin, facts.level),
         mde=mde(tests[1], 2.0),
+        effect=Effect(
+            "how much smaller the ratios are towards train than towards holdout (2 theta - 1), beyond chance",
+            (low, high, facts.level),
+            margin,
+            effect,
+            detectable(tests[1], 2.0),
+        ),
         reading=f"{_told(value)}, and at {expected:.3f} towards holdout (p = {p:.4f}).",
         tests=tests,
         **common,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from daskpriv.evidence import HOLDOUT, TRAIN, Evidence, Facts, Neighbours, NeighbourTable
 from daskpriv.kernels.labels import hashes
-from daskpriv.metrics.base import Answers, Result, drawn_labels
+from daskpriv.metrics.base import Answers, Result, added, drawn_labels
 from daskpriv.stats.labels import Labels
 
 _K = 5
@@ -57,7 +57,7 @@ class SplitCheck:
         }
 
     def combine(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-        return {k: a[k] + b[k] if k in a and k in b else a.get(k, b.get(k)) for k in {**a, **b}}
+        return added(a, b)
 
     def advance(self, state: _State, partial: dict[str, Any], answers: Answers) -> Result:
         if state is None:

@@ -16,17 +16,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, CreditLaw, Credits, Evidence, Facts, Neighbours, Request
-from daskpriv.metrics.base import Answers, LabelTest, Result, drawn_labels, judge_test
-from daskpriv.metrics.exposure import scores_of
+from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, CreditLaw, Evidence, Facts, Neighbours, Request, RowCredits
+from daskpriv.metrics._isolated import REAL, scores_of, searches
+from daskpriv.metrics.base import Answers, Effect, LabelTest, Result, added, drawn_labels, judge_test
 from daskpriv.stats.grid import Grid
 from daskpriv.stats.intervals import normal_quantile
 from daskpriv.stats.labels import Labels
 from daskpriv.stats.multiple import westfall_young
 from daskpriv.stats.ranks import auc_of_cells
 
-_K = 5
-_REAL = (TRAIN, HOLDOUT)
 _DECILES = tuple(i / 10 for i in range(1, 10))
 _DISTANCES = tuple(i / 20 for i in range(1, 21))
 _ISOLATION = "isolation"
@@ -72,21 +70,20 @@ class Subgroups:
         if not facts.has(HOLDOUT):
             return []
         return [
-            *(Neighbours(q, r, _K) for q in _REAL for r in _REAL),
-            *(Neighbours(q, SYNTHETIC) for q in _REAL),
-            *(Neighbours(SYNTHETIC, r) for r in _REAL),
-            Credits(SYNTHETIC, TRAIN, HOLDOUT, facts.seed, 0, by_row=True),
+            *searches(),
+            *(Neighbours(SYNTHETIC, r) for r in REAL),
+            RowCredits(SYNTHETIC, TRAIN, HOLDOUT),
         ]
 
     def begin(self, facts: Facts) -> _State | None:
         if not facts.has(HOLDOUT):
             return None
-        n = sum(facts.rows[r] for r in _REAL)
+        n = sum(facts.rows[r] for r in REAL)
         edges = {_ISOLATION: Grid.of(n, _DECILES, distinct=False), "distance": Grid.of(n, _DISTANCES)}
         return _State(facts, drawn_labels(facts), edges)
 
     def chunk(self, state: _State | None, evidence: Evidence) -> dict[str, Any]:
-        if state is None or evidence.role not in _REAL:
+        if state is None or evidence.role not in REAL:
             return {}
         scores = scores_of(evidence)
         if any(isinstance(e, Grid) for e in state.edges.values()):
@@ -102,7 +99,7 @@ class Subgroups:
         return _tallied(state.labels, query, evidence.role, evidence.credit, (places, int(starts[-1])), crossed, width)
 
     def combine(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-        return {k: a[k] + b[k] if k in a and k in b else a.get(k, b.get(k)) for k in {**a, **b}}
+        return added(a, b)
 
     def advance(self, state: _State | None, partial: dict[str, Any], answers: Answers) -> _State | Result:
         if state is None:
@@ -170,6 +167,12 @@ class Subgroups:
             interval=(low, high, facts.level),
             p_value=least,
             expected=0.0,
+            effect=Effect(
+                "excess of the share of train in the group where it is most surprising",
+                (low, high, facts.level),
+                self.margin,
+                strongest["excess"],
+            ),
             tests=tuple(replace(t, name=n) for n, t in tests.items()),
             reading=(
                 f"The share is most surprising for {name.removeprefix('share, ')!r}: {strongest['share']:.4f}, where "

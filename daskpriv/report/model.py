@@ -7,14 +7,13 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
 from daskpriv.errors import InputError
 from daskpriv.protocol import Result, Verdict
 from daskpriv.report.charts import Chart, dcr_chart
-from daskpriv.report.effects import effect_of
 from daskpriv.report.html import page
 from daskpriv.report.rules import Rule
 from daskpriv.report.shareable import shareable
@@ -97,9 +96,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and strings: what report.json holds. NaN and infinities become None."""
-        metrics, margins = {}, self.settings.get("policy", {}).get("margins", {})
+        metrics = {}
         for name, m in self.metrics.items():
-            effect = effect_of(name, m, margins.get(name), self.level)
             metrics[name] = {
                 "value": m.value,
                 "interval": list(m.interval) if m.interval else None,
@@ -107,7 +105,7 @@ class Report:
                 "p_adjusted": self.adjusted.get(name),
                 "verdict": m.verdict.value,
                 "expected": m.expected,
-                "effect": effect.told() if effect else None,
+                "effect": asdict(m.effect) if m.effect else None,
                 "mde": m.mde,
                 "details": m.details,
                 "reading": m.reading,

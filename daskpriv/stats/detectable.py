@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy import special
 
@@ -24,3 +26,8 @@ def mde(test: LabelTest, scale: float) -> float | None:
     drawn = test.drawn[np.isfinite(test.drawn)]
     spread = float(drawn.std()) if len(drawn) and drawn.min() < drawn.max() else 0.0
     return scale * REACH * spread if spread else None
+
+
+def detectable(test: LabelTest, scale: float) -> float | None:
+    """The same for an `Effect`: infinite where nothing varies, None where draws without a value hide how much."""
+    return mde(test, scale) or (math.inf if test.p_value == 1.0 else None)

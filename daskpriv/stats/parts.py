@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from daskpriv.kernels.labels import hashes
 from daskpriv.stats.labels import Labels
+from daskpriv.stats.quotient import quotient
 
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
@@ -67,9 +68,4 @@ def ratios(near: Bounds, own: Bounds) -> Bounds:
     >>> ratios((np.array([0.0, 0.2, 0.2]),) * 2, (np.array([0.0, 0.0, 0.4]),) * 2)[0]
     array([1. , inf, 0.5])
     """
-    return _ratio(near[0], own[1]), _ratio(near[1], own[0])
-
-
-def _ratio(y: NDArray[np.float64], e: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return np.where((y == e) & ((e == 0.0) | np.isinf(e)), 1.0, y / e)
+    return quotient(near[0], own[1]), quotient(near[1], own[0])
