@@ -12,7 +12,7 @@ from daskpriv.engine.searches import Found
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts
 from daskpriv.gates import Gate, gates, interpretable
 from daskpriv.metrics import DcrShare, SplitCheck
-from daskpriv.modelling import check_target, modelled
+from daskpriv.modelling import check_models, modelled
 from daskpriv.prepare import Prepared, Surveyed, bucketed, encode, spaces_for
 from daskpriv.presets import DEFAULT, Preset
 from daskpriv.protocol import Answers, Result
@@ -30,7 +30,7 @@ def measured(
     known: Answers | None = None,
 ) -> tuple[dict[str, Result], list[Gate], Found]:
     """What the metrics found, as far as the gates let it be interpreted; the gates; the searches."""
-    check_target(surveyed, asked.models)
+    check_models(surveyed, asked.models)
     checks = checks_of(asked.preset, asked.metrics, facts)
     wanted = [*asked.metrics, *checks]
     known = {**(known or {}), **answered(engine, surveyed, wanted, facts)}

@@ -28,7 +28,7 @@ from daskpriv.utility.trained import UTILITY, Run, utility
 # Rows of a table that models are fitted to in this process: more would change scores less than intervals are wide.
 MOST_ROWS = 2**17
 _LEAST_ROWS = 2**10
-# Bytes per row and encoded column while a model is fitted: the rows of two tables, a copy of each, sorted ones.
+# Per row and encoded column while a model is fitted, in half of the free memory: two tables, and copies of them.
 _CELL_BYTES = 64
 
 
@@ -83,10 +83,12 @@ def parted(metrics: Any, target: str | None) -> tuple[Any, Models]:
     return (rest[0] if rest in (["default"], ["all"]) else rest), Models(names, target)
 
 
-def check_target(surveyed: Surveyed, models: Models) -> None:
-    """Refuse a target that nothing can be learnt from, before the searches of other metrics."""
+def check_models(surveyed: Surveyed, models: Models) -> None:
+    """Refuse a target that nothing can be learnt from, and tables too wide for the memory, before any search."""
     if UTILITY in models.names:
         target_of(surveyed, models)
+    if models.names:
+        rows_here(Features.fit(surveyed.encoding, surveyed.by_column[TRAIN]).width, available_memory())
 
 
 def modelled(engine: Engine, surveyed: Surveyed, models: Models, facts: Facts) -> dict[str, Result]:
@@ -179,7 +181,7 @@ def rows_here(width: int, free: int | None) -> int:
     fits = free // (2 * _CELL_BYTES * max(width, 1))
     if fits < _LEAST_ROWS:
         raise PlanError(
-            f"{UTILITY}: fewer than {_LEAST_ROWS:,} rows of {width:,} encoded columns fit into {free:,} bytes of free "
+            f"models: fewer than {_LEAST_ROWS:,} rows of {width:,} encoded columns fit into {free:,} bytes of free "
             "memory; exclude columns of many categories or give the process more memory."
         )
     return min(MOST_ROWS, 1 << (fits.bit_length() - 1))

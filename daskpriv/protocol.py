@@ -26,6 +26,10 @@ class Verdict(StrEnum):
     NOT_INTERPRETABLE = "NOT_INTERPRETABLE"
 
 
+# Metrics that fit models to whole tables (daskpriv.modelling); all others are reductions over evidence.
+MODELLED = ("utility", "discriminator")
+
+
 @dataclass(frozen=True, eq=False)
 class LabelTest:
     """One test of "the labels of the real rows mean nothing", by the label draws that all tests of a report share.
@@ -131,9 +135,6 @@ class Result:
     tests: tuple[LabelTest, ...] = field(default=(), compare=False)
     internal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, compare=False)
 
-
-# Metrics that fit models to whole tables (daskpriv.modelling); all others are reductions over evidence.
-MODELLED = ("utility", "discriminator")
 
 Answers = Mapping[Request, Any]
 State = Any

@@ -132,6 +132,12 @@ class Engine(Crosstabs, CreditSums):
         )
         return np.concatenate([found[first] for first in sorted(found)])
 
+    def gather(self, blocks: Blocks, most: int, seed: int) -> Block:
+        """The rows of a table here, in their order: all, or about `most` of them, drawn by a hash of row id."""
+        share = min(1.0, most / blocks.rows)
+        fn = functools.partial(_drawn, seed, share)
+        return stacked(self._ask(f"rows of {blocks.role}", fn, blocks.sources))
+
     def encode(self, table: Table, encoding: Encoding) -> Blocks:
         """Say where the encoded blocks of a table come from; they are read when they are needed."""
         shared = self.executor.publish(encoding)
@@ -144,12 +150,6 @@ class Engine(Crosstabs, CreditSums):
     def rank(self, blocks: Blocks, supports: Mapping[int, Any]) -> Blocks:
         """Replace numbers by mid-ranks."""
         return blocks.then(self.executor.publish(Ranks(supports)))
-
-    def gather(self, blocks: Blocks, most: int, seed: int) -> Block:
-        """The rows of a table here, in their order: all, or about `most` of them, drawn by a hash of row id."""
-        share = min(1.0, most / blocks.rows)
-        fn = functools.partial(_drawn, seed, share)
-        return stacked(self._ask(f"rows of {blocks.role}", fn, blocks.sources))
 
     def quantiles(
         self, pool: Sequence[Blocks], wanted: Mapping[int, Quantiles | EvenQuantiles]

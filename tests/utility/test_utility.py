@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 
 import daskpriv
 from daskpriv import modelling
+from daskpriv.engine.run import Engine
 from daskpriv.errors import InputError, PlanError
 from daskpriv.modelling import parted, rows_here
 from daskpriv.protocol import Verdict
@@ -319,6 +320,13 @@ def test_too_little_memory_is_one_sentence() -> None:
     assert rows_here(1000, 2**30) < rows_here(10, 2**30)
     with pytest.raises(PlanError, match="fewer than 1,024 rows"):
         rows_here(1000, 2**20)
+
+
+def test_too_little_memory_is_told_before_any_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modelling, "available_memory", lambda: 2**17)
+    monkeypatch.setattr(Engine, "measure", None)
+    with pytest.raises(PlanError, match="models: fewer than 1,024 rows of"):
+        measured("discriminator")
 
 
 @pytest.mark.parametrize("learner", [FOREST, BOOSTED, LINEAR[True], LINEAR[False]], ids=lambda m: m.name)
