@@ -34,7 +34,7 @@ def check_installed(wanted: str) -> None:
 def versions() -> dict[str, str]:
     """Of the packages that the bits depend on."""
     out = {}
-    for package in ("scikit-learn", "xgboost"):
+    for package in ("scikit-learn", "xgboost", "xgboost-cpu"):
         with suppress(PackageNotFoundError):
             out[package] = version(package)
     return out
