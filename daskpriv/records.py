@@ -2,6 +2,7 @@
 
 records.parquet    one line per synthetic row: how far its nearest real rows are, and which
 hubs.parquet       the real rows that draw most synthetic rows
+accuracy.parquet   one line per set of columns that was counted: their names, how far its joint frequencies are apart
 real_rows.parquet  one line per real row: how much it is exposed; see `exposure` in docs/definitions.md
 """
 

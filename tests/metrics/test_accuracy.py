@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from distributed import Client
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -316,6 +318,19 @@ def test_constant_columns_change_no_set_of_others_and_add_nothing_to_one() -> No
                 assert value == pytest.approx(before[others][number], abs=1e-12)
         elif not others:
             assert numbers["synthetic_tvd"] == numbers["synthetic_expected"] == 0.0
+
+
+@pytest.mark.cluster
+@pytest.mark.xdist_group("cluster")
+def test_the_same_bits_from_worker_processes(cluster: Callable[[int], Client], tmp_path: Path) -> None:
+    """Counts travel as bytes there, and blocks are read by whoever needs them."""
+    tables = {name: tmp_path / f"{name}.parquet" for name in ("train", "holdout", "synthetic")}
+    for seed, path in enumerate(tables.values()):
+        mixed(np.random.default_rng(seed), 3000 + seed).to_parquet(path)
+    here = accuracy(tables)
+    there = daskpriv.evaluate(**tables, metrics=[Accuracy()], client=cluster(2), block_rows=700).metrics["accuracy"]
+    assert (here.value, here.details) == (there.value, there.details)
+    assert every_set(here) == every_set(there)
 
 
 # ---------------------------------------------------------------------------------------------- bad and odd input
