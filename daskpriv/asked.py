@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daskpriv.by_group import columns_of, with_subgroups
-from daskpriv.choices import check_seed, check_split, distances_and_models, options_of, with_coins
+from daskpriv.choices import check_seed, check_split, distances_and_models, options_of, with_budget, with_coins
 from daskpriv.errors import InputError
 from daskpriv.events import Listener, silent
 from daskpriv.evidence import Role
@@ -73,6 +73,7 @@ def comparison_of(
     *,
     metrics: str | Sequence[str | Metric],
     target: str | None,
+    budget: float | None,
     preset: str | None,
     missing: str | None,
     range_from: str | None,
@@ -89,7 +90,7 @@ def comparison_of(
     seed: int,
 ) -> Comparison:
     """The arguments of `daskpriv.evaluate`, checked."""
-    chosen = options_of(preset_named(preset), missing, range_from)
+    chosen = with_budget(options_of(preset_named(preset), missing, range_from), budget)
     held = policy_of(policy)
     coins = None if split is None else read_split(split)
     by, sequencing = columns_of(group_by), Sequencing.of(subject_key, order_by, subjects)

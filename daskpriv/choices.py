@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from daskpriv.errors import InputError
 from daskpriv.evidence import HOLDOUT, TRAIN, Facts, Neighbours, Role
-from daskpriv.metrics import METRICS, Metric, SplitCheck, metric_class
+from daskpriv.metrics import METRICS, Accuracy, Correlation, Metric, SplitCheck, metric_class
 from daskpriv.modelling import Models, parted
 from daskpriv.policy import Policy, policy_of
 from daskpriv.presets import DEFAULT, Preset
@@ -46,9 +47,10 @@ def wanted_metrics(
     rows: Mapping[Role, int],
     preset: str | None = None,
     target: str | None = None,
+    budget: float | None = None,
 ) -> list[Metric]:
     """All that a run of these metrics searches for, with the options of a preset and what its gates need."""
-    chosen = preset_named(preset)
+    chosen = with_budget(preset_named(preset), budget)
     wanted = distances_and_models(metrics, target, chosen, policy_of(None))[0]
     return [*wanted, *checks_of(chosen, wanted, Facts(rows, 1))]
 
@@ -89,6 +91,16 @@ def chosen_metrics(metrics: str | Sequence[str | Metric], chosen: Preset, policy
     if twice is not None:
         raise InputError(f"metrics: {twice!r} is given twice; run them one at a time.")
     return out
+
+
+def with_budget(chosen: Preset, budget: float | None) -> Preset:
+    """The preset, with so many seconds of one core for the cross-tabulations of each order."""
+    if budget is None:
+        return chosen
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < budget < math.inf:
+        raise InputError("budget: give a number of seconds above 0.")
+    given = {n: {**chosen.options.get(n, {}), "budget": float(budget)} for n in (Accuracy.name, Correlation.name)}
+    return replace(chosen, options={**chosen.options, **given})
 
 
 def with_coins(chosen: Preset, coins: Split | None) -> Preset:

@@ -67,6 +67,7 @@ def evaluate(
     subject_key: str | None = None,
     group_by: Sequence[str] | None = None,
     target: str | None = None,
+    budget: float | None = None,
     order_by: str | None = None,
     subjects: Mapping[str, Any] | None = None,
 ) -> Report:
@@ -127,6 +128,9 @@ def evaluate(
     target : str, optional
         Also measure `utility`: how well models predict this column of holdout rows when they learnt it from the
         synthetic table, and when they learnt it from train (`daskpriv[utility]`).
+    budget : float, optional
+        Seconds of one core that cross-tabulations of each order may take (`accuracy`, `correlation`); beyond, a subset
+        of the sets of columns is chosen by the seed. Default: 1200.
     order_by : str, optional
         The tables hold events: `subject_key` says whose, this column when. One row for each subject is compared: an
         event drawn at random, the next one, and how many there are (docs/sequences.md).
@@ -159,6 +163,7 @@ def evaluate(
     compared = comparison_of(
         metrics=metrics,
         target=target,
+        budget=budget,
         preset=preset,
         missing=missing,
         range_from=range_from,

@@ -44,7 +44,9 @@ def plan_command(**options: Any) -> None:
     memory = _memory(options["memory_limit"], workers)
     plan = plan_run(
         tables,
-        wanted_metrics(asked["metrics"], {n: t.rows for n, t in tables.items()}, asked["preset"], asked["target"]),
+        wanted_metrics(
+            asked["metrics"], {n: t.rows for n, t in tables.items()}, asked["preset"], asked["target"], asked["budget"]
+        ),
         columns,
         workers,
         options["threads"],

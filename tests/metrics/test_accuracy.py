@@ -18,6 +18,7 @@ from scipy import stats
 
 import daskpriv
 from daskpriv.engine.executor import Serial
+from daskpriv.errors import InputError
 from daskpriv.kernels import crosstab
 from daskpriv.kernels.deviation import mean_deviation
 from daskpriv.metrics import Accuracy
@@ -373,3 +374,17 @@ def test_too_many_cells_are_refused_in_one_sentence() -> None:
 def test_options_that_mean_nothing(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         Accuracy(**options)
+
+
+def test_the_budget_of_the_caller_bounds_the_sets_that_are_counted() -> None:
+    """One core counts 0.7 ns per row and set: 1 400 rows take a microsecond for a set."""
+    rng = np.random.default_rng(3)
+    tables = {n: pd.DataFrame(rng.integers(0, 4, (700, 6)), columns=list("abcdef")) for n in ("train", "synthetic")}
+    report = daskpriv.evaluate(**tables, metrics=["accuracy", "correlation"], budget=7e-6)
+    found = report.metrics["accuracy"].details
+    assert [found[n]["combinations"] for n in ("univariate", "bivariate", "trivariate")] == [6, 7, 7]
+    assert report.metrics["correlation"].details["pairs"] == 7
+    assert any("7 of 15 sets of columns, chosen by the seed" in w for w in report.warnings)
+    for bad in (0, -1.0, float("nan"), float("inf"), "1"):
+        with pytest.raises(InputError, match="budget: give a number of seconds above 0"):
+            daskpriv.evaluate(**tables, metrics="accuracy", budget=bad)  # type: ignore[arg-type]
