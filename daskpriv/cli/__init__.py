@@ -14,6 +14,7 @@ from daskpriv.cli.bench import bench_command
 from daskpriv.cli.demo import demo_command
 from daskpriv.cli.doctor import doctor_command
 from daskpriv.cli.evaluate import evaluate_command
+from daskpriv.cli.k8s import k8s_command
 from daskpriv.cli.plan import plan_command
 from daskpriv.cli.report import report_command
 from daskpriv.cli.runs import runs_command
@@ -76,6 +77,7 @@ for _command in (
     runs_command,
     doctor_command,
     split_command,
+    k8s_command,
 ):
     cli.add_command(_command)
 
