@@ -6,4 +6,4 @@ import os
 from distributed import Client
 
 with Client(timeout=10) as client:  # address and certificates come from Dask's configuration
-    client.retire_workers(names=[os.environ["DASK_WORKER_NAME"]])
+    client.retire_workers(names=[os.environ["DASK_WORKER_NAME"]], close_workers=False, remove=False)

@@ -69,7 +69,8 @@ def _faults(text: str, version: str) -> list[str]:
     if thing["apiVersion"].startswith("kubernetes.dask.org/"):
         return [e.message for e in _strict_crd(thing["kind"]).iter_errors(thing)]
     kubernetes_validate = pytest.importorskip(
-        "kubernetes_validate", reason="kubernetes-validate is not here: make test installs it from tests/deploy/tools.txt"
+        "kubernetes_validate",
+        reason="kubernetes-validate is not here: make test installs it from tests/deploy/tools.txt",
     )
     try:
         kubernetes_validate.validate(thing, version, strict=True)
@@ -130,6 +131,4 @@ def _parts(kind: str, spec: Object) -> dict[str, Object]:
 
 def chosen(objects: tuple[Object, ...], kind: str, name: str) -> Object:
     """The object of this kind and name, as a copy."""
-    return next(
-        json.loads(json.dumps(o)) for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name)
-    )
+    return next(json.loads(json.dumps(o)) for o in objects if (o["kind"], o["metadata"]["name"]) == (kind, name))
