@@ -6,10 +6,10 @@ tier 0 check them.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -123,37 +123,27 @@ def for_old_server(objects: Iterable[Object]) -> list[Object]:
 
 
 def image(name: str, dockerfile: str) -> Path:
-    """The archive of an image, built where its sources have changed."""
-    archive = HOME / "daskpriv-images" / f"{name}-{_sources()}.tar"
+    """The archive of an image, built where what is copied into it has changed."""
+    archive = HOME / "daskpriv-images" / f"{name}-{_sources(dockerfile)}.tar"
     if not archive.exists():
         archive.parent.mkdir(exist_ok=True)
-        for old in archive.parent.glob(f"{name}-*.tar"):
+        for old in archive.parent.glob(f"{name}-{'[0-9a-f]' * 16}.tar"):
             old.unlink()
         script("image.sh", ".", f"{name}:local", str(archive), "-f", dockerfile, "--format", "docker")
     return archive
 
 
-@functools.cache
-def _sources() -> str:
-    """The digest of what is copied into images."""
+def _sources(dockerfile: str) -> str:
+    """The digest of a Dockerfile and of what it copies."""
+    copied = re.findall(r"^COPY (?!--from)(?:--chmod=\d+ )?(.+) \S+$", (ROOT / dockerfile).read_text(), re.MULTILINE)
     listed = subprocess.run(
-        [
-            "git",
-            "ls-files",
-            "-co",
-            "--exclude-standard",
-            "daskpriv",
-            "deploy",
-            "pyproject.toml",
-            "README.md",
-            "LICENSE",
-        ],
+        ["git", "ls-files", "-co", "--exclude-standard", dockerfile, *" ".join(copied).split()],
         capture_output=True,
         text=True,
         check=True,
         cwd=ROOT,
-    ).stdout.split("\n")
+    ).stdout
     digest = hashlib.sha256()
-    for path in sorted(filter(None, listed)):
+    for path in sorted(listed.split()):
         digest.update(path.encode() + (ROOT / path).read_bytes())
     return digest.hexdigest()[:16]

@@ -1,0 +1,244 @@
+"""Tier 2: the image from deploy/Dockerfile evaluates the adult tables in real pods, from S3 and back.
+
+Whatever happens to pods, the results have the same bits as on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.certificates import certificates
+from tests.deploy.kube import NAMESPACE, Node, for_old_server, image, wait, why_not
+from tests.deploy.manifests import K8S, ROOT, Object, built, overlay
+
+pytestmark = pytest.mark.skipif(why_not(containers=True) is not None, reason=str(why_not(containers=True)))
+S3 = "http://daskpriv-s3.daskpriv.svc.cluster.local:5000"
+LONG = 420  # seconds; six processes share two cores
+OPTIONS = ["--metrics=all", "--block-rows=2000"]  # longer, so that there is a middle in which pods can die
+
+
+@pytest.fixture(scope="module")
+def node(request: pytest.FixtureRequest) -> Iterator[Node]:
+    made = Node([image("daskpriv", "deploy/Dockerfile"), image("daskpriv-s3", "deploy/s3/Dockerfile")])
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture(scope="module")
+def here(adult: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Object]:
+    """The results of this machine, by options."""
+    known: dict[tuple[str, ...], Object] = {}
+
+    def evaluate(options: tuple[str, ...] = ()) -> Object:
+        if options not in known:
+            out = tmp_path_factory.mktemp("here")
+            tables = {"train": "train", "holdout": "holdout", "synthetic": "synthetic_leaky"}
+            given = [f"--{k}={adult / v}.parquet" for k, v in tables.items()]
+            command = [sys.executable, "-m", "daskpriv", "evaluate", *given, f"--output={out}", "--quiet", *options]
+            subprocess.run(command, check=True, cwd=ROOT)
+            known[options] = results(json.loads((out / "report.json").read_text()))
+        return known[options]
+
+    return evaluate
+
+
+def results(report: Object) -> Object:
+    """All of a report but costs and places."""
+    tables = {n: {k: v for k, v in t.items() if k != "source"} for n, t in report["inputs"]["tables"].items()}
+    return {**{k: v for k, v in report.items() if k != "run"}, "inputs": {**report["inputs"], "tables": tables}}
+
+
+def objects_of(variant: str, scratch: Path, output: str, options: list[str], **settings: str) -> list[Object]:
+    """The overlay for one small node, with another output and more options."""
+    made = for_old_server(overlay("local", variant, scratch))
+    for each in made:
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "daskpriv-evaluation":
+            each["data"] |= {"OUTPUT": f"s3://tables/{output}", **settings}
+        if each["kind"] in ("Job", "DaskJob"):
+            spec = each["spec"]["template"]["spec"] if each["kind"] == "Job" else each["spec"]["job"]["spec"]
+            spec["containers"][0]["args"] += options
+    return made
+
+
+def fetched(node: Node, key: str) -> Any:
+    """A JSON file from the bucket."""
+    code = f"import urllib.request as u; print(u.urlopen('{S3}/tables/{key}').read().decode())"
+    done = node.inside(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def gone(node: Node) -> None:
+    """Remove what works, keep the S3 server and the settings."""
+    for kind in ("daskjob", "daskcluster", "job"):
+        node.kubectl("-n", NAMESPACE, "delete", kind, "--all", "--ignore-not-found", "--timeout=120s")
+    node.kubectl("-n", NAMESPACE, "delete", "deployment,service", "-l", "app.kubernetes.io/name=daskpriv")
+    wait("pods to go", lambda: not node.get("pods", "-l", "app.kubernetes.io/name=daskpriv")["items"], 150)
+
+
+def job_status(node: Node) -> str:
+    return str(node.get("daskjob", "daskpriv").get("status", {}).get("jobStatus", ""))
+
+
+def job_conditions(node: Node) -> list[str]:
+    status = node.get("job", "daskpriv-evaluation").get("status", {})
+    return [c["type"] for c in status.get("conditions", ()) if c["status"] == "True"]
+
+
+def units_done(node: Node, pod: str) -> int:
+    return node.logs(pod).count('"TaskDone"')
+
+
+def pods_of(node: Node, component: str) -> list[str]:
+    """Names of pods that are not on their way out."""
+    listed = node.get("pods", "-l", f"app.kubernetes.io/component={component}")["items"]
+    return [p["metadata"]["name"] for p in listed if "deletionTimestamp" not in p["metadata"]]
+
+
+def finished(node: Node, variant: str) -> None:
+    """The evaluation ends well."""
+    if variant == "operator":
+        ended = wait("the DaskJob", lambda: (s := job_status(node)) in ("Successful", "Failed") and s, LONG)
+        assert ended == "Successful", node.logs("daskpriv-runner")[-2000:]
+    else:
+        wait("the Job", lambda: "Complete" in job_conditions(node), LONG)
+
+
+@pytest.mark.parametrize("variant", ["operator", "plain"])
+def test_from_apply_to_report(
+    node: Node, here: Callable[..., Object], tmp_path: Path, variant: str, record_property: Callable[..., None]
+) -> None:
+    begun = time.monotonic()
+    node.apply(objects_of(variant, tmp_path, f"first-{variant}", []))
+    finished(node, variant)
+    seconds = time.monotonic() - begun
+    record_property("seconds", seconds)
+    print(f"\n{variant}: {seconds:.0f} s from kubectl apply to report")
+    assert results(fetched(node, f"first-{variant}/report.json")) == here()
+    gone(node)
+
+
+def middle(node: Node, pod: str) -> None:
+    wait("some units to be done", lambda: units_done(node, pod) >= 40, LONG)
+
+
+@pytest.mark.parametrize(("variant", "gently"), [("operator", False), ("plain", False), ("plain", True)])
+def test_a_worker_pod_deleted_in_the_middle(
+    node: Node, here: Callable[..., Object], tmp_path: Path, variant: str, gently: bool
+) -> None:
+    output = f"worker-{variant}-{gently}"
+    node.apply(objects_of(variant, tmp_path, output, OPTIONS))
+    pod = wait("the evaluation", lambda: pods_of(node, "evaluation"), 60)[0]
+    middle(node, pod)
+    victim = pods_of(node, "worker")[0]
+    node.kubectl("-n", NAMESPACE, "delete", "pod", victim, *([] if gently else ["--force", "--grace-period=0"]))
+    assert not job_conditions(node) if variant == "plain" else job_status(node) == "Running"
+    finished(node, variant)
+    assert results(fetched(node, f"{output}/report.json")) == here(tuple(OPTIONS))
+    if gently:
+        assert "etire" in node.logs("-l", "app.kubernetes.io/component=scheduler", "--tail=-1")
+        events = node.kubectl("-n", NAMESPACE, "get", "events", "--field-selector", f"involvedObject.name={victim}")
+        assert "FailedPreStopHook" not in events
+    gone(node)
+
+
+def test_the_job_pod_deleted_and_resumed(node: Node, here: Callable[..., Object], tmp_path: Path) -> None:
+    node.apply(objects_of("plain", tmp_path, "resumed", OPTIONS))
+    first = wait("the evaluation", lambda: pods_of(node, "evaluation"), 60)[0]
+    middle(node, first)
+    node.kubectl("-n", NAMESPACE, "delete", "pod", first, "--force", "--grace-period=0")
+    second = wait("another pod", lambda: [p for p in pods_of(node, "evaluation") if p != first], 60)[0]
+    finished(node, "plain")
+    named = [json.loads(line) for line in node.logs(second).splitlines() if '"RunNamed"' in line]
+    assert named[0]["kept"] > 0, "nothing of the first pod's work was used"
+    assert results(fetched(node, "resumed/report.json")) == here(tuple(OPTIONS))
+    gone(node)
+
+
+def test_a_dask_job_deleted_and_applied_again(node: Node, here: Callable[..., Object], tmp_path: Path) -> None:
+    objects = objects_of("operator", tmp_path, "again", OPTIONS)
+    node.apply(objects)
+    wait("the runner", lambda: pods_of(node, "evaluation"), 60)
+    middle(node, "daskpriv-runner")
+    gone(node)
+    node.apply(objects)
+    finished(node, "operator")
+    named = [json.loads(line) for line in node.logs("daskpriv-runner").splitlines() if '"RunNamed"' in line]
+    assert named[0]["kept"] > 0
+    assert results(fetched(node, "again/report.json")) == here(tuple(OPTIONS))
+    gone(node)
+
+
+def test_bad_input_ends_failed_with_its_sentence(node: Node, tmp_path: Path) -> None:
+    node.apply(objects_of("operator", tmp_path, "bad", [], TRAIN="s3://tables/adult/missing.parquet"))
+    wait("the DaskJob to fail", lambda: job_status(node) == "Failed", LONG)
+    lines = [line for line in node.logs("daskpriv-runner").splitlines() if line.startswith("daskpriv: ")]
+    told = [line for line in lines if "warning" not in line]
+    assert len(told) == 1, lines
+    assert "train" in told[0]
+    assert told[0].endswith(".")
+    assert "Traceback" not in node.logs("daskpriv-runner")
+    print(f"\n{told[0]}")
+    gone(node)
+
+
+def test_encrypted_with_a_secret(node: Node, here: Callable[..., Object], tmp_path: Path) -> None:
+    """The operator's cluster by TLS, which the operator itself knows nothing of."""
+    made = certificates(tmp_path / "tls", ["127.0.0.1"])
+    files = [f"--from-file=ca.crt={made.ca}", f"--from-file=tls.crt={made.cert}", f"--from-file=tls.key={made.key}"]
+    node.kubectl("-n", NAMESPACE, "create", "secret", "generic", "daskpriv-tls", *files)
+    objects = objects_of("operator", tmp_path, "tls", [])
+    encrypted = next(
+        o["data"] for o in built(K8S / "render" / "operator") if o["metadata"]["name"] == "daskpriv-environment"
+    )
+    for each in objects:
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "daskpriv-environment":
+            each["data"] |= encrypted
+    node.apply(objects)
+    wait("the scheduler", lambda: "tls://" in node.logs("-l", "app.kubernetes.io/component=scheduler"), LONG)
+    finished(node, "operator")
+    assert "not encrypted" not in node.logs("daskpriv-runner")
+    assert results(fetched(node, "tls/report.json")) == here()
+    gone(node)
+    node.kubectl("-n", NAMESPACE, "delete", "secret", "daskpriv-tls")
+
+
+def test_rendered_manifests_run(node: Node, here: Callable[..., Object], tmp_path: Path) -> None:
+    """`daskpriv k8s render`, with the environment that the S3 server of this node wants."""
+    wanted = {
+        "image": "daskpriv:local",
+        "train": "s3://tables/adult/train.parquet",
+        "holdout": "s3://tables/adult/holdout.parquet",
+        "synthetic": "s3://tables/adult/synthetic_leaky.parquet",
+        "output": "s3://tables/rendered",
+        "workers": 1,
+        "memory": "2Gi",
+        "operator": False,
+        "tls": False,
+        "environment": {"AWS_ENDPOINT_URL": "http://daskpriv-s3:5000", "AWS_DEFAULT_REGION": "us-east-1"},
+    }
+    (tmp_path / "eval.yaml").write_text(yaml.safe_dump(wanted))
+    command = [sys.executable, "-m", "daskpriv", "k8s", "render", "--config", str(tmp_path / "eval.yaml")]
+    text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    objects = for_old_server(yaml.safe_load_all(text))
+    for each in objects:
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "daskpriv-environment":
+            each["data"] |= {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
+        if each["kind"] == "Deployment":
+            each["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "200m"
+    node.apply(objects)
+    wait("the worker", lambda: node.get("deployment", "daskpriv-worker")["status"].get("availableReplicas") == 1, LONG)
+    finished(node, "plain")
+    assert results(fetched(node, "rendered/report.json")) == here()
+    gone(node)
