@@ -72,7 +72,7 @@ k8s-manifests: $(TOOLS)
 
 dist: $(READY)
 	rm -rf dist && $(BIN)/uv build --quiet
-	$(BIN)/python -m pytest -q tests/deploy/test_distribution.py
+	DASKPRIV_TEST_DIST=1 $(BIN)/python -m pytest -q tests/deploy/test_distribution.py
 
 audit: $(READY)
 	$(BIN)/uv tool run pip-audit --strict --require-hashes --disable-pip -r constraints.txt

@@ -22,7 +22,7 @@ from tests.deploy.manifests import K8S, ROOT, Object, built, overlay
 
 pytestmark = pytest.mark.skipif(why_not(containers=True) is not None, reason=str(why_not(containers=True)))
 S3 = "http://daskpriv-s3.daskpriv.svc.cluster.local:5000"
-LONG = 420  # seconds; six processes share two cores
+LONG = 900  # seconds; six processes share two cores
 OPTIONS = ["--metrics=all", "--block-rows=2000"]  # longer, so that there is a middle in which pods can die
 
 
@@ -57,6 +57,15 @@ def results(report: Object) -> Object:
     """All of a report but costs and places."""
     tables = {n: {k: v for k, v in t.items() if k != "source"} for n, t in report["inputs"]["tables"].items()}
     return {**{k: v for k, v in report.items() if k != "run"}, "inputs": {**report["inputs"], "tables": tables}}
+
+
+def differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """Where two reports differ; no value, so that a failure is short."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return [d for k in one for d in differences(one[k], other[k], f"{where}/{k}")]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [d for i, pair in enumerate(zip(one, other, strict=True)) for d in differences(*pair, f"{where}/{i}")]
+    return [] if one == other else [where]
 
 
 def objects_of(variant: str, scratch: Path, output: str, options: list[str], **settings: str) -> list[Object]:
@@ -125,7 +134,7 @@ def test_from_apply_to_report(
     seconds = time.monotonic() - begun
     record_property("seconds", seconds)
     print(f"\n{variant}: {seconds:.0f} s from kubectl apply to report")
-    assert results(fetched(node, f"first-{variant}/report.json")) == here()
+    assert differences(results(fetched(node, f"first-{variant}/report.json")), here()) == []
     gone(node)
 
 
@@ -145,7 +154,7 @@ def test_a_worker_pod_deleted_in_the_middle(
     node.kubectl("-n", NAMESPACE, "delete", "pod", victim, *([] if gently else ["--force", "--grace-period=0"]))
     assert not job_conditions(node) if variant == "plain" else job_status(node) == "Running"
     finished(node, variant)
-    assert results(fetched(node, f"{output}/report.json")) == here(tuple(OPTIONS))
+    assert differences(results(fetched(node, f"{output}/report.json")), here(tuple(OPTIONS))) == []
     if gently:
         assert "etire" in node.logs("-l", "app.kubernetes.io/component=scheduler", "--tail=-1")
         events = node.kubectl("-n", NAMESPACE, "get", "events", "--field-selector", f"involvedObject.name={victim}")
@@ -162,7 +171,7 @@ def test_the_job_pod_deleted_and_resumed(node: Node, here: Callable[..., Object]
     finished(node, "plain")
     named = [json.loads(line) for line in node.logs(second).splitlines() if '"RunNamed"' in line]
     assert named[0]["kept"] > 0, "nothing of the first pod's work was used"
-    assert results(fetched(node, "resumed/report.json")) == here(tuple(OPTIONS))
+    assert differences(results(fetched(node, "resumed/report.json")), here(tuple(OPTIONS))) == []
     gone(node)
 
 
@@ -176,7 +185,7 @@ def test_a_dask_job_deleted_and_applied_again(node: Node, here: Callable[..., Ob
     finished(node, "operator")
     named = [json.loads(line) for line in node.logs("daskpriv-runner").splitlines() if '"RunNamed"' in line]
     assert named[0]["kept"] > 0
-    assert results(fetched(node, "again/report.json")) == here(tuple(OPTIONS))
+    assert differences(results(fetched(node, "again/report.json")), here(tuple(OPTIONS))) == []
     gone(node)
 
 
@@ -209,7 +218,7 @@ def test_encrypted_with_a_secret(node: Node, here: Callable[..., Object], tmp_pa
     wait("the scheduler", lambda: "tls://" in node.logs("-l", "app.kubernetes.io/component=scheduler"), LONG)
     finished(node, "operator")
     assert "not encrypted" not in node.logs("daskpriv-runner")
-    assert results(fetched(node, "tls/report.json")) == here()
+    assert differences(results(fetched(node, "tls/report.json")), here()) == []
     gone(node)
     node.kubectl("-n", NAMESPACE, "delete", "secret", "daskpriv-tls")
 
@@ -240,5 +249,5 @@ def test_rendered_manifests_run(node: Node, here: Callable[..., Object], tmp_pat
     node.apply(objects)
     wait("the worker", lambda: node.get("deployment", "daskpriv-worker")["status"].get("availableReplicas") == 1, LONG)
     finished(node, "plain")
-    assert results(fetched(node, "rendered/report.json")) == here()
+    assert differences(results(fetched(node, "rendered/report.json")), here()) == []
     gone(node)
