@@ -61,7 +61,7 @@ test-oldest: RESOLUTION := lowest-direct
 test-newest: RESOLUTION := highest
 test-oldest test-newest: $(READY)
 	rm -rf .venv-versions && $(BIN)/uv venv --quiet .venv-versions
-	$(BIN)/uv pip install --quiet --python .venv-versions --resolution $(RESOLUTION) . pytest hypothesis jsonschema polars
+	$(BIN)/uv pip install --quiet --python .venv-versions --resolution $(RESOLUTION) . "pytest>=8.2" "hypothesis>=6.100" "jsonschema>=4.21" "polars>=1.10"
 	$(BIN)/uv pip freeze --quiet --python .venv-versions | grep -E '^(dask|distributed|numba|numpy|pandas|pyarrow|scipy)='
 	cd tests && ../.venv-versions/bin/python -m pytest -q -p no:cacheprovider --rootdir .. -W default \
 	  test_exactness.py test_against_reference.py test_published.py test_report.py test_schema.py
