@@ -341,6 +341,8 @@ class _Stage:
     def _suspect(self, place: int) -> None:
         """Its workers died, perhaps because of a neighbour: at the end it is tried alone."""
         self.driver.statistics.deaths += 1
+        # A double of it that no worker takes any more would keep the stage from ever coming to the suspects.
+        self._cancel([k for k, f in self.flights.items() if f.place == place])
         if place in self.alone:
             self.failed[place] = "its workers died"
         else:

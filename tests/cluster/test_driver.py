@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
 import pytest
 
-from daskpriv.cluster.driver import Dask, SchedulerLostError
+from daskpriv.cluster.driver import Dask, SchedulerLostError, _Flight, _Stage
+from daskpriv.cluster.unit import Outcome
 from daskpriv.errors import InputError, RunError
 from daskpriv.events import Event, Warned
 from tests.cluster import units
@@ -87,6 +89,18 @@ def test_a_unit_that_kills_its_workers_is_named_and_the_rest_is_done(three: Real
         assert done == {i: v for i, v in squares(12).items() if i != 5}
         assert "what is finished is kept" in str(told.value)
         assert driver.statistics.deaths >= 2
+
+
+def test_a_suspect_leaves_no_double_behind() -> None:
+    """A double that was offered to workers which then died never lands: suspects would wait for it for ever."""
+    released: list[str] = []
+    stage: Any = _Stage(SimpleNamespace(statistics=SimpleNamespace(deaths=0)), "crash", units.segfault, items(2))  # type: ignore[arg-type]
+    for place in (0, 1):
+        future: Any = SimpleNamespace(release=lambda place=place: released.append(f"double of {place}"))
+        stage.flights[f"double of {place}"] = _Flight(place, future, ["tcp://gone:1"], doubled=True)
+    assert stage._judge(0, Outcome(kind="KilledWorker", transient=True)) is None
+    assert released == ["double of 0"]
+    assert (stage.suspects, list(stage.flights)) == ([0], ["double of 1"])
 
 
 def test_a_unit_that_hangs_once_is_done_elsewhere(three: RealCluster, tmp_path: Path) -> None:
