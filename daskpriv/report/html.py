@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from daskpriv.report.charts import dcr_chart, effect_bar
+from daskpriv.report.charts import Chart, dcr_chart, effect_bar
 from daskpriv.report.heat import association_chart
 from daskpriv.report.text import amount, between, number
 from daskpriv.report.words import JUDGED, LEGEND, QUESTIONS, overall
@@ -30,10 +31,7 @@ def _template() -> Template:
 
 def page(report: dict[str, Any], fragment: bool = False) -> str:
     """Draw `report` (`Report.to_dict()` or a parsed report.json); `fragment` leaves out the document frame."""
-    dcr = report["metrics"].get("dcr")
-    chart = Markup(dcr_chart(dcr["details"]).svg) if dcr and dcr["details"] else None  # noqa: S704  (our own SVG, texts escaped)
-    pairs = report["metrics"].get("correlation")
-    heat = Markup(association_chart(pairs["details"]).svg) if pairs and pairs["details"] else None  # noqa: S704  (the same)
+    chart, heat = _drawn(report, "dcr", dcr_chart), _drawn(report, "correlation", association_chart)
     judged, described = [], []
     for name, m in report["metrics"].items():
         m = {"effect": None, **m}  # a report.json of an earlier version has none
@@ -46,3 +44,9 @@ def page(report: dict[str, Any], fragment: bool = False) -> str:
     )
     # A report.json may hold halves of characters, which no file can.
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _drawn(report: Mapping[str, Any], metric: str, chart: Callable[[dict[str, Any]], Chart]) -> Markup | None:
+    """The chart of a metric, if the report has it."""
+    found = report["metrics"].get(metric)
+    return Markup(chart(found["details"]).svg) if found and found["details"] else None  # noqa: S704  (our own SVG, texts escaped)

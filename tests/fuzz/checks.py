@@ -18,12 +18,12 @@ LONGEST_SENTENCE = 2000
 
 _TAGS = {
     *("html", "head", "body", "meta", "title", "style", "main", "h1", "h2", "p", "small", "span", "b", "code"),
-    *("table", "tr", "th", "td", "svg", "rect", "text", "polygon", "line"),
+    *("table", "tr", "th", "td", "svg", "rect", "text", "polygon", "line", "g", "path"),
 }
 _ATTRIBUTES = {
     *("lang", "charset", "name", "content", "http-equiv", "class", "colspan", "xmlns", "viewbox", "role"),
     *("font-family", "font-size", "fill", "x", "y", "width", "height", "opacity", "points", "fill-opacity"),
-    *("stroke", "stroke-width", "x1", "y1", "x2", "y2", "text-anchor"),
+    *("stroke", "stroke-width", "x1", "y1", "x2", "y2", "text-anchor", "transform", "shape-rendering", "d"),
 }
 
 
