@@ -709,7 +709,7 @@ def check(case: Case, fit: str | None = None) -> None:
 # ---------------------------------------------------------------------------------------------- drawn searches
 
 
-@examples(1600)
+@examples(800)
 @given(case=cases(2), fit=st.sampled_from([None, None, "query", "both"]))
 def test_neighbours_are_those_of_the_brute_force(case: Case, fit: str | None) -> None:
     """Two tables of any columns."""
@@ -935,7 +935,7 @@ def check_engine(case: Case, asked: Questions) -> None:
         check_answers(world, executor, case.layout, case.missing, case.k, asked, case.seed)
 
 
-@examples(800)
+@examples(400)
 @given(case=cases(3), asked=questions())
 def test_counts_and_credits_are_those_of_the_brute_force(case: Case, asked: Questions) -> None:
     """Searches, rows closer than and exactly at a distance, and credits, of three tables."""
