@@ -360,7 +360,7 @@ def assert_same_neighbours(found: Any, expected: ref.Neighbours) -> None:
     assert np.asarray(found.ties).tolist() == expected.ties
 
 
-@examples(260)
+@examples(150)
 @given(
     data=st.data(), missing=st.sampled_from(ref.MISSING_MODES), k=st.integers(1, 5), block_rows=BLOCKS, limits=LIMITS
 )
@@ -463,7 +463,7 @@ def assert_share(details: dict[str, Any], expected: dict[str, Any]) -> None:
         assert same(details["z"], expected["z"], 1e-6), (details["z"], expected["z"])
 
 
-@examples(160)
+@examples(100)
 @given(
     data=st.data(),
     missing=MISSING,
