@@ -32,7 +32,7 @@ class Preset:
     bucketed: bool = False
     drops_ids: bool = True
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    metrics: tuple[str, ...] = ("dcr", "clones", "dcr_share", "membership_inference", "exposure", "accuracy")
+    metrics: tuple[str, ...] = ("dcr", "clones", "dcr_share", "membership_inference", "exposure")
     warnings: tuple[str, ...] = ()
 
 

@@ -424,7 +424,6 @@ def test_hostile_column_names_stay_text(tmp_path: Path) -> None:
         assert "&lt;img src=x" in page
         assert not re.search(r"(src|href)\s*=\s*[\"']?(?!#)\w", page.replace("src=x", ""))
     assert sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()) == [
-        "out/internal/accuracy.parquet",
         "out/internal/real_rows.parquet",
         "out/internal/records.parquet",
         "out/internal/report.json",
