@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpriv.engine import tasks
 from daskpriv.engine.published import Published
 from daskpriv.engine.sources import Blocks, BlockSource, Coded
 from daskpriv.engine.stages import Stages, add
@@ -20,7 +21,7 @@ from daskpriv.kernels.gower import frozen
 from daskpriv.space.bins import Bins
 from daskpriv.stats.labels import Labels
 
-_MOST_DISTINCT = 5_000_000
+MOST_DISTINCT = 5_000_000
 # Of counts: few units per slot, for each of them sends all counts of a batch.
 _UNITS = 2
 Counts = NDArray[np.int64]
@@ -120,12 +121,10 @@ def _hashes(place: int, source: BlockSource) -> Distinct:
 
 def _merged(column: str, a: Distinct, b: Distinct) -> Distinct:
     """Bounded in memory."""
-    values, at = np.unique(np.concatenate([a[0], b[0]]), return_inverse=True)
-    if len(values) > _MOST_DISTINCT:
+    both: Distinct = tasks.sum_by_key(a, b)
+    if len(both[0]) > MOST_DISTINCT:
         raise InputError(
-            f"column {column!r} has more than {_MOST_DISTINCT:,} distinct values, too many to find the commonest; "
+            f"column {column!r} has more than {MOST_DISTINCT:,} distinct values, too many to find the commonest; "
             "exclude it."
         )
-    counts = np.zeros(len(values), np.int64)
-    np.add.at(counts, at, np.concatenate([a[1], b[1]]))
-    return values, counts
+    return both

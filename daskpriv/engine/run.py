@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from daskpriv.engine import tasks
 from daskpriv.engine.credits import CreditSums
-from daskpriv.engine.crosstabs import Crosstabs
+from daskpriv.engine.crosstabs import MOST_DISTINCT, Crosstabs
 from daskpriv.engine.published import Published, value_of
 from daskpriv.engine.searches import Found
 from daskpriv.engine.sources import Blocks, BlockSource, Ranks, label_of, parts_of, source_of
@@ -51,8 +51,6 @@ from daskpriv.tables.keys import numbers_of
 from daskpriv.tables.table import Part, Table
 
 __all__ = ["Blocks", "Engine", "Grouping", "Pair"]
-
-_MOST_DISTINCT = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -167,8 +165,8 @@ class Engine(Crosstabs, CreditSums):
         """Distinct values of every number column over pooled tables, with counts; `what` needs them."""
         sources = [s for blocks in pool for s in blocks.sources]
         found: dict[int, Any] = self._fold("distinct", _distinct, sources, tasks.add_distinct)
-        if max((len(values) for values, _ in found.values()), default=0) > _MOST_DISTINCT:
-            raise InputError(f"{what}: a column has more than {_MOST_DISTINCT:,} distinct values; {remedy} instead.")
+        if max((len(values) for values, _ in found.values()), default=0) > MOST_DISTINCT:
+            raise InputError(f"{what}: a column has more than {MOST_DISTINCT:,} distinct values; {remedy} instead.")
         return found
 
     def measure(

@@ -40,10 +40,11 @@ def distinct_numbers(block: Block) -> dict[int, Any]:
 
 def add_distinct(a: dict[int, Any], b: dict[int, Any]) -> dict[int, Any]:
     """Merge two such countings."""
-    return {place: _sum_by_key(a[place], b[place]) for place in a}
+    return {place: sum_by_key(a[place], b[place]) for place in a}
 
 
-def _sum_by_key(a: Any, b: Any) -> Any:
+def sum_by_key(a: Any, b: Any) -> Any:
+    """Distinct keys of both, ascending, and the sums of what each holds: pairs of (keys, int64)."""
     keys, inverse = np.unique(np.concatenate([a[0], b[0]]), return_inverse=True)
     sums = np.zeros(len(keys), np.int64)
     np.add.at(sums, inverse, np.concatenate([a[1], b[1]]))
@@ -90,7 +91,7 @@ def _from_list(table: NeighbourTable, share: NDArray[np.int64], wins: NDArray[np
     use = listed[:, None] & inside
     rows = table.row[use]
     credit = np.broadcast_to(share[:, None], table.row.shape)[use]
-    return _sum_by_key((rows, credit), NOTHING)  # type: ignore[no-any-return]
+    return sum_by_key((rows, credit), NOTHING)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,7 @@ def wide_ties(first: NeighbourTable, second: NeighbourTable, of_first: bool) -> 
 
 def add_credits(a: Sparse, b: Sparse) -> Sparse:
     """Add credits by row id."""
-    return _sum_by_key(a, b)  # type: ignore[no-any-return]
+    return sum_by_key(a, b)  # type: ignore[no-any-return]
 
 
 def chunk(

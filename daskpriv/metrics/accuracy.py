@@ -22,14 +22,13 @@ from daskpriv.evidence import (
     TRAIN,
     Deviations,
     DrawnMargin,
-    Evidence,
     Facts,
     Margin,
     MarginNoise,
     Margins,
 )
 from daskpriv.kernels.crosstab import COUNT_SECONDS, DRAW_SECONDS
-from daskpriv.metrics.base import Answers, Result
+from daskpriv.metrics.base import Answers, FromAnswers, Result
 from daskpriv.stats.fidelity import spread_of_mean, student_quantile
 
 # Seconds of one core for the sets of one order: ten minutes on two of them.
@@ -43,7 +42,7 @@ _AVERAGED = ("tvd", "hellinger", "jensen_shannon", "max_deviation", "mean_deviat
 
 
 @dataclass(frozen=True)
-class Accuracy:
+class Accuracy(FromAnswers):
     """Total variation distances of cross-tabulations, averaged.
 
     It describes utility and is not judged: a copy of train scores best.
@@ -95,15 +94,6 @@ class Accuracy:
         rows = sum(facts.rows[TRAIN] + facts.rows[r] for r in (SYNTHETIC, HOLDOUT) if facts.has(r))
         most = max(int(min(_NOISE_BUDGET, self.budget) / (rows * _DRAWS * DRAW_SECONDS)), 20)
         return MarginNoise(margins, min(most, _MOST_DRAWN), _DRAWS, facts.seed)
-
-    def begin(self, facts: Facts) -> Facts:
-        return facts
-
-    def chunk(self, state: Facts, evidence: Evidence) -> None:
-        """Nothing: the answers say it all."""
-
-    def combine(self, a: None, b: None) -> None:
-        """Nothing."""
 
     def advance(self, state: Facts, partial: None, answers: Answers) -> Result:
         facts, orders = state, {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpriv.evidence import HOLDOUT, TRAIN, Facts
+from daskpriv.evidence import HOLDOUT, TRAIN, Evidence, Facts
 from daskpriv.protocol import ODDS, Answers, Effect, LabelTest, Metric, Partial, Result, State, Verdict
 from daskpriv.stats.intervals import normal_quantile
 from daskpriv.stats.labels import DRAWS, Labels, labels
@@ -18,6 +18,7 @@ __all__ = [
     "ODDS",
     "Answers",
     "Effect",
+    "FromAnswers",
     "LabelTest",
     "Metric",
     "Partial",
@@ -39,6 +40,20 @@ def added(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
     {'rows': 5, 'hits': 1}
     """
     return {**a, **b, **{k: a[k] + b[k] for k in a.keys() & b.keys()}}
+
+
+class FromAnswers:
+    """The passes of a metric that looks at no row: its requests are answered for whole tables."""
+
+    def begin(self, facts: Facts) -> Facts:
+        """All there is to know."""
+        return facts
+
+    def chunk(self, state: Facts, evidence: Evidence) -> None:
+        """Nothing."""
+
+    def combine(self, a: None, b: None) -> None:
+        """Nothing."""
 
 
 def drawn_labels(facts: Facts, draws: int = DRAWS) -> Labels:

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Evidence, Facts, Margin, Margins
+from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN, Facts, Margin, Margins
 from daskpriv.metrics.accuracy import BUDGET, margins_within
-from daskpriv.metrics.base import Answers, Result
+from daskpriv.metrics.base import Answers, FromAnswers, Result
 
 _WORST = 20
 _MATRIX = 60  # columns; what a page can show
@@ -25,7 +25,7 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Correlation:
+class Correlation(FromAnswers):
     """Mean absolute difference between the associations of synthetic and train, beside that of holdout and train.
 
     It describes utility and is not judged.
@@ -52,15 +52,6 @@ class Correlation:
 
     def needs(self, facts: Facts) -> Sequence[Margins]:
         return [margins_within(self.budget, facts, 2, self.buckets, self.bins)] if facts.columns > 1 else []
-
-    def begin(self, facts: Facts) -> Facts:
-        return facts
-
-    def chunk(self, state: Facts, evidence: Evidence) -> None:
-        """Nothing: the answers say it all."""
-
-    def combine(self, a: None, b: None) -> None:
-        """Nothing."""
 
     def advance(self, state: Facts, partial: None, answers: Answers) -> Result:
         requests = self.needs(state)

@@ -19,13 +19,12 @@ from daskpriv.evidence import (
     HOLDOUT,
     SYNTHETIC,
     TRAIN,
-    Evidence,
     Facts,
     SequenceCounts,
     Sequenced,
     SequenceTables,
 )
-from daskpriv.metrics.base import Answers, Result
+from daskpriv.metrics.base import Answers, FromAnswers, Result
 from daskpriv.stats.fidelity import deviations, total_variation
 from daskpriv.stats.selection import EvenQuantiles
 
@@ -35,7 +34,7 @@ Tally = Mapping[int, int]
 
 
 @dataclass(frozen=True)
-class Sequences:
+class Sequences(FromAnswers):
     """Lengths of sequences, values in them, and pairs of successive events.
 
     It describes utility and is not judged.
@@ -51,15 +50,6 @@ class Sequences:
 
     def needs(self, facts: Facts) -> Sequence[Sequenced]:
         return [Sequenced(self.buckets)] if facts.sequenced else []
-
-    def begin(self, facts: Facts) -> Facts:
-        return facts
-
-    def chunk(self, state: Facts, evidence: Evidence) -> None:
-        """Nothing: the answer says it all."""
-
-    def combine(self, a: None, b: None) -> None:
-        """Nothing."""
 
     def advance(self, state: Facts, partial: None, answers: Answers) -> Result:
         if not state.sequenced:
