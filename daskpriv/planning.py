@@ -41,10 +41,8 @@ _CENSUS, _CENSUS_GROWTH = 3.5e-6, 0.13
 _NOISE = 1e6 / 1.4e9
 _READ = 4e-6  # seconds per row of 15 columns, read and encoded once
 _INDEX = 1.5e-6
-_EVENT_READ, _EVENT_SORTED = (
-    1e-7,
-    1.5e-6,
-)  # seconds per event: per lane, with 6 columns, and once (benchmarks/sequences.py)
+# Seconds per event of 6 columns: each time that it is read, and once (benchmarks/sequences.py).
+_EVENT_READ, _EVENT_SORTED = 1e-7, 1.5e-6
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,9 @@ class EventCodes:
         """Values and buckets of the events, for each column."""
         part = Part(table, 0, (FramePiece(events),))
         block = WideAsFloats().apply(self.encoding.encode(part))
-        values, codes = [], []
+        values, codes, numbers = [], [], number_places(self.encoding)
         for column, bins in zip(self.encoding.columns, self.bins.columns, strict=True):
-            if not column.reading.categorical or column.name in number_places(self.encoding):
+            if not column.reading.categorical or column.name in numbers:
                 codes.append(bins.code(block))
                 values.append(codes[-1].astype(np.int64))
                 continue

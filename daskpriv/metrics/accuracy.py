@@ -97,14 +97,13 @@ class Accuracy(FromAnswers):
 
     def advance(self, state: Facts, partial: None, answers: Answers) -> Result:
         facts, orders = state, {}
+        details: dict[str, Any] = {}
         for order, request in self._requests(facts).items():
-            found = answers[request], answers[self._noise(request, facts)]
-            orders[_NAMES.get(order, f"{order} columns")] = found
+            name, margin = _NAMES.get(order, f"{order} columns"), answers[request]
+            orders[name] = margin, answers[self._noise(request, facts)]
+            details[name] = {**_order(facts, margin), "buckets": request.buckets}
         if not orders:
             return Result(None, reading="Not evaluated: the table has fewer columns than are taken together.")
-        details: dict[str, Any] = {name: _order(facts, margin) for name, (margin, _) in orders.items()}
-        for order, request in self._requests(facts).items():
-            details[_NAMES.get(order, f"{order} columns")]["buckets"] = request.buckets
         details["expected_noise"] = {n: _noise_of(facts, SYNTHETIC, *found) for n, found in orders.items()}
         details["reference_holdout"] = (
             {n: _reference(facts, *found) for n, found in orders.items()} if facts.has(HOLDOUT) else None
