@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import resource
-import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from daskpriv.engine.executor import Executor
+from daskpriv.engine.executor import Executor, peak_memory
 from daskpriv.engine.run import Engine
 from daskpriv.evidence import TRAIN
 from daskpriv.kernels.gower import NUMBERS
@@ -86,7 +84,6 @@ def costs_of(engine: Engine, executor: Executor, started: Started) -> dict[str, 
     """Time, pairs, units, memory, versions."""
     statistics = getattr(executor, "statistics", None)
     seconds = time.perf_counter() - started.clock
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {
         "name": engine.run,
         "started": started.at.isoformat(timespec="seconds"),
@@ -99,6 +96,6 @@ def costs_of(engine: Engine, executor: Executor, started: Started) -> dict[str, 
         "block_rows": engine.layout.block_rows,
         "executor": type(executor).__name__.lower(),
         "slots": executor.slots,
-        "peak_memory_client": peak,
+        "peak_memory_client": peak_memory(),
         "versions": {"python": platform.python_version(), **{p: version(p) for p in _PACKAGES}},
     }

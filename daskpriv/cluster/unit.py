@@ -6,8 +6,6 @@ Dask would print the text and the arguments of an exception into its logs, and b
 from __future__ import annotations
 
 import pickle
-import resource
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +15,7 @@ from distributed.utils import sync
 
 from daskpriv.cluster.shelf import Sealed
 from daskpriv.engine.cache import forget, share_memory
+from daskpriv.engine.executor import peak_memory
 from daskpriv.engine.published import fetch_from, no_longer_from
 from daskpriv.engine.reference import use_threads
 from daskpriv.errors import DaskprivError, InputError, RunError
@@ -69,7 +68,7 @@ def carry_out(payload: Payload) -> Outcome:
     worker = get_worker()
     begun = time.perf_counter()
     found = _tried(payload, worker)
-    seconds, peak = time.perf_counter() - begun, _peak()
+    seconds, peak = time.perf_counter() - begun, peak_memory()
     return Outcome(found.value, found.error, found.kind, found.transient, seconds, peak, worker.address)
 
 
@@ -116,7 +115,3 @@ async def tidy(home: str) -> None:
     """The run is over: forget its rows."""
     no_longer_from(home)
     forget()
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from daskpriv.engine import cache
@@ -126,6 +129,16 @@ def available_cpus() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:
         return os.cpu_count() or 1
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has held at once."""
+    try:
+        # Linux keeps ru_maxrss when a program starts another: a small worker of a large client would report the client.
+        held = Path("/proc/self/status").read_text("ascii", "replace").partition("VmHWM:")[2].split(maxsplit=1)
+        return int(held[0]) * 1024
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def available_memory() -> int | None:
