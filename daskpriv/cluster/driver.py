@@ -40,7 +40,7 @@ from daskpriv.version import __version__
 T = TypeVar("T")
 _LOG = logging.getLogger("daskpriv.cluster")
 _WAITING, _LEAST_WAITING = 4, 64
-_TICK, _ANSWER, _FETCH = 0.25, 20.0, 60.0
+_TICK, _ANSWER, _FETCH, _IMPORT = 0.25, 20.0, 60.0, 120.0
 _LONGEST_PAUSE = 30.0
 _SPAN = {"name": ("daskpriv",), "ids": ("daskpriv",)}
 _LOST = "run the same command again: what is finished is kept in the run store."
@@ -81,7 +81,7 @@ class Dask:
             # Whoever silenced Dask means its client too, which has a level of its own and tells of lost connections.
             logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         # The scheduler imports daskpriv first, which takes long on a busy machine.
-        patience = max(self.limits.patience, _ANSWER)
+        patience = max(self.limits.patience, _IMPORT)
         check_scheduler(self.call(lambda: self.client.run_on_scheduler(probe, asynchronous=True), patience))
         self.call(lambda: self.client.register_plugin(Shelf(), name=Shelf.name), patience)
 
@@ -197,6 +197,7 @@ class _Flight:
     future: Future[Any]
     chosen: list[str] | None
     doubled: bool = False
+    late: set[str] = field(default_factory=set)
 
 
 class _Stage:
@@ -373,19 +374,27 @@ class _Stage:
         for message in workers.news:
             self._tell(message)
         for key, flight in list(self.flights.items()):
-            if flight.doubled or not workers.hopeless(key, flight.chosen):
+            if workers.overdue(key):
+                self._late(flight, workers.units[key][0])
+            if flight.place in self.failed or flight.doubled or not workers.hopeless(key, flight.chosen):
                 continue
             flight.doubled = True
             self.driver.statistics.duplicates += 1
-            if workers.overdue(key):
-                self.tries[flight.place] = self.tries.get(flight.place, 0) + 1
-                if self.tries[flight.place] >= self.driver.limits.attempts:
-                    self.failed[flight.place] = "it takes too long"
-                    continue
             self._start(flight.place)
         for address in workers.to_restart:
             self._tell("a worker that does not get on is restarted.")
             self._restart(address)
+
+    def _late(self, flight: _Flight, address: str) -> None:
+        """It takes too long on this worker, which counts once; when that was so too often, the unit is given up."""
+        place = flight.place
+        if address in flight.late or place in self.failed:
+            return
+        flight.late.add(address)
+        self.tries[place] = self.tries.get(place, 0) + 1
+        if self.tries[place] >= self.driver.limits.attempts:
+            self.failed[place] = "it takes too long"
+            self._cancel([k for k, f in self.flights.items() if f.place == place])
 
     def _tell(self, message: str) -> None:
         """To whoever listens, else to the log; not to both, which may be the same terminal."""

@@ -10,7 +10,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from daskpriv.cluster import unit  # noqa: F401  (workers that preload this module begin their first unit at once)
 from daskpriv.errors import InputError
+
+PRELOADED = {"DASK_DISTRIBUTED__WORKER__PRELOAD": "tests.cluster.units"}
 
 
 @dataclass(frozen=True)
