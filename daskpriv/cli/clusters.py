@@ -58,14 +58,15 @@ def client_for(options: Mapping[str, Any]) -> Iterator[Any]:
     certificates = Certificates(ca_file, cert, key)
     with _started(cluster, workers, threads, memory, certificates) as client:
         if carries_cells_in_clear(client):
-            click.echo(
-                "daskpriv: warning: this connection is not encrypted and carries cells of the tables; use tls:// "
-                "(docs/clusters.md).",
-                err=True,
-            )
+            warn("this connection is not encrypted and carries cells of the tables; use tls:// (docs/clusters.md).")
         if shipped:
             ship(client)
         yield client
+
+
+def warn(sentence: str) -> None:
+    """Say it on stderr, beside all else."""
+    click.echo(f"daskpriv: warning: {sentence}", err=True)
 
 
 @contextmanager
@@ -90,7 +91,7 @@ def _started(
                 "--workers, --threads and --memory-limit belong to a local cluster; leave them out with "
                 "--cluster ADDRESS."
             )
-        with described_cluster(cluster) if described else remote_cluster(cluster, certificates) as client:
+        with described_cluster(cluster) if described else remote_cluster(cluster, certificates, warn) as client:
             yield client
         return
     asked = int(local[1]) if local[1] else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,19 @@ import click
 from click.core import ParameterSource
 
 from daskpriv import evaluate as run
-from daskpriv.cli.clusters import client_for, cluster_options, performance_report
+from daskpriv.cli.clusters import client_for, cluster_options, performance_report, warn
 from daskpriv.cli.progress import listener_for
+from daskpriv.cluster.settings import store_wait
 from daskpriv.errors import InputError
 from daskpriv.evidence import HOLDOUT, SYNTHETIC, TRAIN
 from daskpriv.metrics import METRICS
 from daskpriv.presets import PRESETS
 from daskpriv.protocol import MODELLED
 from daskpriv.space.gower import Missing, RangeFrom
+from daskpriv.tables.files import shown
 from daskpriv.tables.schema import load_yaml
 from daskpriv.tables.sinks import join
+from daskpriv.tables.stores import await_answer
 
 _POSITIVE = click.IntRange(min=1)
 
@@ -133,6 +138,7 @@ def evaluate_command(ctx: click.Context, /, **options: Any) -> None:
     listening = listener_for(options["quiet"], options["log_json"])
     reporting = performance_report(options["performance_report"])
     with client_for(options) as client, listening as listener, reporting:
+        _await_stores(options)
         report = run(
             **asked,
             client=client,
@@ -180,6 +186,16 @@ def comparison(options: Mapping[str, Any]) -> dict[str, Any]:
         "exclude": _names(options["exclude"]),
         "subjects": {role: options[f"{role}_subjects"] for role in (TRAIN, HOLDOUT, SYNTHETIC)},
     }
+
+
+def _await_stores(options: Mapping[str, Any]) -> None:
+    """Where the job and its stores start together, they may come later; see `store-wait`."""
+    end = time.monotonic() + store_wait()  # for all of them together: most lie in one store
+    for name in (TRAIN, HOLDOUT, SYNTHETIC, "output", "store"):
+        if url := options[name]:
+            left = end - time.monotonic()
+            text = f"{name}: the store of {shown(url)!r} does not answer yet; waiting up to {left:.0f} seconds for it."
+            await_answer(url, left, partial(warn, text))
 
 
 def _typed(ctx: click.Context) -> list[str]:

@@ -6,10 +6,12 @@ import asyncio
 import ipaddress
 import json
 import logging
+import os
 import signal
 import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +19,14 @@ from typing import Any
 
 import dask
 from distributed import Client, LocalCluster, Security, get_client, get_worker, rejoin, secede
-from distributed.comm.core import connect
+from distributed.comm.core import FatalCommClosedError, connect
 
+from daskpriv.cluster.settings import scheduler_wait
 from daskpriv.cluster.spec import Spec
 from daskpriv.errors import InputError
 
 _KNOCK, _CONNECT = 12, 15  # seconds to wait for a scheduler
+_SLOW_DISK = "Creating scratch directories"  # what Dask says for every process, a second late, on a busy machine
 
 
 def active_client() -> Client | None:
@@ -67,10 +71,14 @@ def local_cluster(workers: int | None, threads: int | None, memory: str | None) 
             "distributed.worker.profile.enabled": False,
             "distributed.worker.memory.target": False,
             "distributed.worker.memory.spill": False,
+            "distributed.nanny.pre-spawn-environ.PYTHONWARNINGS": ",".join(
+                filter(None, (os.environ.get("PYTHONWARNINGS"), f"ignore:{_SLOW_DISK}"))
+            ),
         }
     )
     try:
-        with _deaf_to_interrupts(), lean:
+        with _deaf_to_interrupts(), lean, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _SLOW_DISK)
             cluster = LocalCluster(
                 n_workers=workers,
                 threads_per_worker=threads or 1,
@@ -126,15 +134,22 @@ class Certificates:
         )
 
 
+def _quietly(sentence: str) -> None:
+    """Tell nobody."""
+
+
 @contextmanager
-def remote_cluster(address: str, certificates: Certificates = Certificates()) -> Iterator[Client]:
-    """Connect to a scheduler by address or scheduler file."""
+def remote_cluster(
+    address: str, certificates: Certificates = Certificates(), tell: Callable[[str], None] = _quietly
+) -> Iterator[Client]:
+    """Connect to a scheduler by address or scheduler file; `tell` hears that it must be waited for."""
     where = _written_address(address) if address.endswith(".json") else address
     security = certificates.security()
+    wait = scheduler_wait()
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         # Dask waits for ever for something that takes the connection and says nothing, such as a frozen scheduler.
-        asyncio.run(_knock(where, security or Security()))
+        asyncio.run(_arrive(where, security or Security(), wait, tell))
         client = Client(where, security=security, timeout=_CONNECT)
     except Exception:
         raise InputError(
@@ -154,6 +169,24 @@ def _written_address(path: str) -> str:
         raise InputError(
             f"cluster {path!r}: this is not a scheduler file; give one that `dask scheduler` wrote."
         ) from None
+
+
+async def _arrive(address: str, security: Security, wait: float, tell: Callable[[str], None]) -> None:
+    """Knock until somebody answers: where scheduler and job start together, the scheduler may come minutes later."""
+    end, tries = time.monotonic() + wait, 0
+    while True:
+        tries += 1
+        try:
+            await _knock(address, security)
+            return
+        except FatalCommClosedError:
+            raise  # it answers, and does not like our certificate
+        except OSError:  # time that is up too
+            if time.monotonic() >= end:
+                raise
+            if tries == 1 and wait > _KNOCK:
+                tell(f"cluster {address!r} does not answer yet; waiting up to {wait:.0f} seconds for it.")
+            await asyncio.sleep(0.5)
 
 
 async def _knock(address: str, security: Security) -> None:

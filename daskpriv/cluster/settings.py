@@ -34,11 +34,22 @@ def limits() -> Limits:
     return Limits(patience, unit, stall, pause, attempts)
 
 
-def _seconds(name: str) -> float:
+def scheduler_wait() -> float:
+    """Seconds for which a scheduler that does not answer is tried again."""
+    return _seconds("scheduler-wait")
+
+
+def store_wait() -> float:
+    """Seconds for which a store that does not answer is knocked at before a run begins."""
+    return _seconds("store-wait", or_none=True)
+
+
+def _seconds(name: str, or_none: bool = False) -> float:
     try:
         value = float(parse_timedelta(dask.config.get(f"daskpriv.{name}")))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        value = 0.0
-    if not value > 0:
-        raise InputError(f"Dask configuration: daskpriv.{name} must be a time above 0, such as '30 seconds'.")
+        value = -1.0
+    if not (value > 0 or (or_none and value == 0)):
+        least = "0 or more" if or_none else "above 0"
+        raise InputError(f"Dask configuration: daskpriv.{name} must be a time {least}, such as '30 seconds'.")
     return value

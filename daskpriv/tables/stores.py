@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import fsspec
@@ -121,6 +123,25 @@ def knock(url: str) -> None:
         except Exception as error:
             if is_transient(error) or kinds(error) & _NO_LOGIN or isinstance(error, (ImportError, ValueError)):
                 raise
+
+
+def await_answer(url: str, wait: float, late: Callable[[], None]) -> None:
+    """Knock at the service behind a URL until it answers, for `wait` seconds; `late` is called when it must wait.
+
+    Nothing is raised: who opens the URL afterwards says what is wrong with it.
+    """
+    end, told = time.monotonic() + wait, False
+    while time.monotonic() < end:
+        try:
+            knock(url)
+            return
+        except Exception as error:
+            if not is_transient(error):
+                return
+        if not told:
+            late()
+        told = True
+        time.sleep(min(2.0, max(0.0, end - time.monotonic())))
 
 
 def bucket_missing(fs: fsspec.AbstractFileSystem, path: str) -> bool:

@@ -35,6 +35,7 @@ class Proxy:
     fault: Callable[[int, Request], str] = lambda number, request: ""
     seen: list[Request] = field(default_factory=list)
     spoiled: list[tuple[str, Request]] = field(default_factory=list)
+    _lock: Any = field(default_factory=threading.Lock)
 
     def __enter__(self) -> Proxy:
         proxy = self
@@ -57,6 +58,15 @@ class Proxy:
     def __exit__(self, *exc: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    def met(self, request: Request) -> str:
+        """What happens to it; requests come at once, and each has a number of its own."""
+        with self._lock:
+            self.seen.append(request)
+            fault = self.fault(len(self.seen), request)
+            if fault:
+                self.spoiled.append((fault, request))
+            return fault
 
     @property
     def url(self) -> str:
@@ -82,10 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
         bounds = self.headers.get("Range", self.headers.get("x-ms-range", "")).removeprefix("bytes=").split("-")
         start, stop = (int(bounds[0]), int(bounds[1]) + 1) if len(bounds) == 2 and all(bounds) else (0, 0)
         request = Request(self.command, self.path, start, stop)
-        self.owner.seen.append(request)
-        fault = self.owner.fault(len(self.owner.seen), request)
-        if fault:
-            self.owner.spoiled.append((fault, request))
+        fault = self.owner.met(request)
         if fault == "reset":
             # Linger for 0 seconds: the kernel sends RST instead of FIN.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

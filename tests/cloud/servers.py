@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests import ports
 
 AZURITE = "azurite@3.35.0"
 ACCOUNT = "devstoreaccount1"
@@ -43,15 +44,9 @@ class Cloud:
         return {k: v.replace(f":{self.port}", f":{port}") for k, v in self.env.items()}
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def running(command: list[str], port: int, folder: Path) -> Iterator[None]:
-    """A server process, from its first answer to the end of the block."""
+    """A server process on a port that is held for it, from its first answer to the end of the block."""
     log = folder / "server.log"
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=folder)
@@ -68,12 +63,12 @@ def running(command: list[str], port: int, folder: Path) -> Iterator[None]:
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         if process.poll() is not None:
             break
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30).close()
         except urllib.error.HTTPError:
             return
         except OSError:
@@ -85,21 +80,21 @@ def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 @contextmanager
 def moto(folder: Path) -> Iterator[Cloud]:
-    port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with running(command, port, folder):
-        yield Cloud(
-            "s3",
-            "s3",
-            port,
-            {
-                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-                "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
-                "AWS_SECRET_ACCESS_KEY": SECRET,
-                "AWS_REGION": "us-east-1",
-                "AWS_EC2_METADATA_DISABLED": "true",
-            },
-        )
+    with ports.reserved() as held:
+        port = ports.number(held)
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        with running(command, port, folder):
+            yield Cloud("s3", "s3", port, _moto_env(port))
+
+
+def _moto_env(port: int) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
 
 
 @contextmanager
@@ -108,22 +103,24 @@ def fake_gcs(folder: Path) -> Iterator[Cloud]:
     found = sorted(Path(str(spec.origin)).parent.glob("vendor/*/bin/fake-gcs-server-*")) if spec is not None else []
     if not found:
         pytest.skip("GOOGLE STORAGE IS NOT TESTED: no fake-gcs-server for this platform (its wheel is for Linux)")
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = [str(found[0]), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
-    with running([*command, "-external-url", url], port, folder):
-        # Without the second setting gcsfs asks the emulator by gRPC what kind of bucket it has, for a minute.
-        yield Cloud("gs", "gs", port, {"STORAGE_EMULATOR_HOST": url, "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"})
+    with ports.reserved() as held:
+        port = ports.number(held)
+        url = f"http://127.0.0.1:{port}"
+        command = [str(found[0]), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
+        with running([*command, "-external-url", url], port, folder):
+            # Without the second setting gcsfs asks the emulator by gRPC what kind of bucket it has, for a minute.
+            yield Cloud("gs", "gs", port, {"STORAGE_EMULATOR_HOST": url, "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"})
 
 
 @contextmanager
 def azurite(folder: Path) -> Iterator[Cloud]:
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/{ACCOUNT}"
     command = [str(_azurite()), "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence", "--silent"]
-    text = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={url};"
-    with running([*command, "--blobHost", "127.0.0.1", "--blobPort", str(port)], port, folder):
-        yield Cloud("azure", "abfs", port, {"AZURE_STORAGE_CONNECTION_STRING": text})
+    with ports.reserved() as held:
+        port = ports.number(held)
+        url = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        text = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={url};"
+        with running([*command, "--blobHost", "127.0.0.1", "--blobPort", str(port)], port, folder):
+            yield Cloud("azure", "abfs", port, {"AZURE_STORAGE_CONNECTION_STRING": text})
 
 
 def _azurite() -> Path:

@@ -24,7 +24,8 @@ from daskpriv.tables.open import open_table
 from daskpriv.tables.schema import Schema
 from daskpriv.tables.sinks import get, join, listing, put, remove
 from daskpriv.tables.stores import details, filesystem
-from tests.cloud.servers import ACCOUNT, KEY, SECRET, Cloud, free_port
+from tests import ports
+from tests.cloud.servers import ACCOUNT, KEY, SECRET, Cloud
 
 pytestmark = pytest.mark.xdist_group("cloud")
 
@@ -160,13 +161,14 @@ def test_no_bucket(cloud: Cloud) -> None:
 
 def test_endpoint_down(s3: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     # The packages for the other clouds try a refused connection again until our limit of 25 s: measured by hand.
-    for key, value in s3.at(free_port()).items():
-        monkeypatch.setenv(key, value)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr("daskpriv.tables.retry._pause", lambda seconds: None)
-    text = sentence(lambda: open_table(s3.url("train/"), "train"))
-    assert "cannot be reached (EndpointConnectionError); check the URL, the network, the credentials and" in text
-    assert "cannot be reached" in sentence(lambda: check_writable(s3.url("out")))
+    with ports.reserved() as nobody:
+        for key, value in s3.at(ports.number(nobody)).items():
+            monkeypatch.setenv(key, value)
+        text = sentence(lambda: open_table(s3.url("train/"), "train"))
+        assert "cannot be reached (EndpointConnectionError); check the URL, the network, the credentials and" in text
+        assert "cannot be reached" in sentence(lambda: check_writable(s3.url("out")))
 
 
 def test_no_answer(s3: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +179,7 @@ def test_no_answer(s3: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
         began = time.monotonic()
         with pytest.raises(TimeoutError):
             details(fs, path, limit=1.0)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 50
 
 
 @pytest.mark.parametrize(("kind", "variable"), [("s3", "AWS_PROFILE"), ("azure", "AZURE_STORAGE_CONNECTION_STRING")])

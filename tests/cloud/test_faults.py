@@ -93,7 +93,7 @@ def test_a_server_that_stays_away(s3: Cloud, through: Through, hasty: None, faul
         down[0] = True
         began = time.monotonic()
         text = sentence(lambda: [part.read(["age"]) for part in table.parts(1000)], RunError)
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 150
     assert text.startswith("train: file 'part-") and "cannot be reached just now" in text and "run again" in text
 
 
