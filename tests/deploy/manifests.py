@@ -117,7 +117,9 @@ def pods(objects: tuple[Object, ...]) -> Iterator[tuple[str, dict[str, str], Obj
             yield name, spec["template"]["metadata"]["labels"], spec["template"]["spec"]
         for part, held in _parts(kind, spec).items():
             made = {"dask.org/cluster-name": name, "dask.org/component": part}
-            yield f"{name}-{part}", held["metadata"]["labels"] | made, held["spec"]
+            # The operator copies labels from a DaskJob to its DaskCluster and runner, from there to all pods.
+            copied = each["metadata"].get("labels", {})
+            yield f"{name}-{part}", copied | held["metadata"]["labels"] | made, held["spec"]
 
 
 def _parts(kind: str, spec: Object) -> dict[str, Object]:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from distributed import Client, LocalCluster, Security
 
-from daskpriv.cli.k8s import Wanted
+from daskpriv.cli.wanted import Wanted
 from tests.deploy.manifests import K8S, OVERLAYS, ROOT, VARIANTS
 
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text()

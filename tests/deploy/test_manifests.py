@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
+import dask
 import pytest
 import yaml
 
-from tests.deploy.manifests import K8S, KUBERNETES, OVERLAYS, VARIANTS, Object, built, chosen, faults, overlay, pods
-
-Built = Callable[[str, str], tuple[Object, ...]]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    scratch = tmp_path_factory.mktemp("kustomize")
-    return lambda name, variant: overlay(name, variant, scratch)
-
+from daskpriv.cluster.settings import limits, scheduler_wait
+from tests.deploy.conftest import Built
+from tests.deploy.manifests import K8S, KUBERNETES, OVERLAYS, VARIANTS, built, chosen, faults, pods
 
 every = pytest.mark.parametrize(("name", "variant"), [(n, v) for n in OVERLAYS for v in VARIANTS])
 
@@ -92,7 +85,7 @@ def test_what_is_named_exists(made: Built, name: str, variant: str) -> None:
         assert spec.get("serviceAccountName", "daskpriv") in accounts, pod
         for container in spec["containers"]:
             known = {e["name"] for e in container.get("env", ())} | {"DASK_WORKER_NAME"}
-            for source in container.get("envFrom", ()):
+            for source in [s for s in container.get("envFrom", ()) if "configMapRef" in s]:
                 known |= set(maps[source["configMapRef"]["name"]])
             asked = {v for a in container.get("args", ()) for v in re.findall(r"\$\((\w+)\)", a)}
             assert asked <= known, (pod, asked - known)
@@ -125,6 +118,68 @@ def test_tls_wherever_the_tables_are_real(made: Built, name: str, variant: str) 
     assert encrypted == (name != "local")
 
 
+@every
+def test_pods_wait_for_their_certificates(made: Built, name: str, variant: str) -> None:
+    """A job that started without them would end with exit code 2 and not be tried again."""
+    for pod, _, spec in pods(made(name, variant)):
+        if pod != "daskpriv-s3":
+            held = next(v["secret"] for v in spec["volumes"] if v["name"] == "tls")
+            assert held["secretName"] == "daskpriv-tls", pod
+            assert held["optional"] == (name == "local"), pod
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_webhook_of_azure_finds_all_pods(made: Built, variant: str) -> None:
+    objects = made("azure-workload-identity", variant)
+    bound = chosen(objects, "ServiceAccount", "daskpriv")["metadata"]["annotations"]
+    assert "azure.workload.identity/client-id" in bound
+    for pod, held, _ in pods(objects):
+        assert held.get("azure.workload.identity/use") == "true", pod
+
+
+@every
+def test_only_gke_may_ask_a_metadata_server(made: Built, name: str, variant: str) -> None:
+    policies = [o["spec"] for o in made(name, variant) if o["kind"] == "NetworkPolicy"]
+    rules = [r for p in policies for r in p.get("egress", ())]
+    near = [
+        t["ipBlock"]["cidr"]
+        for r in rules
+        for t in r["to"]
+        if t.get("ipBlock", {}).get("cidr", "").startswith("169.254.")
+    ]
+    assert bool(near) == (name == "gcs-workload-identity")
+    for rule in rules:
+        for block in [t["ipBlock"] for t in rule["to"] if t.get("ipBlock", {}).get("cidr") == "0.0.0.0/0"]:
+            ports = {p["port"] for p in rule["ports"]}
+            assert ports == {53} or "169.254.0.0/16" in block["except"]
+
+
+@every
+def test_names_are_found_beside_a_cache_on_the_node(made: Built, name: str, variant: str) -> None:
+    """NodeLocal DNSCache and GKE's Cloud DNS answer at link-local addresses, which no selector matches."""
+    policy = chosen(made(name, variant), "NetworkPolicy", "daskpriv-egress")["spec"]["egress"]
+    names = [r for r in policy if {p["port"] for p in r["ports"]} == {53}]
+    assert {p["protocol"] for p in names[0]["ports"]} == {"UDP", "TCP"}
+    assert {"ipBlock": {"cidr": "0.0.0.0/0"}} in names[0]["to"]
+
+
+def test_where_no_cloud_gives_an_identity_a_secret_does(made: Built) -> None:
+    """Only to pods that read tables, and nothing waits for it."""
+    for variant in VARIANTS:
+        for pod, _, spec in pods(made("s3-irsa", variant)):
+            sources = [s["secretRef"] for s in spec["containers"][0].get("envFrom", ()) if "secretRef" in s]
+            wanted = [] if pod.endswith("scheduler") else [{"name": "daskpriv-credentials", "optional": True}]
+            assert sources == wanted, pod
+
+
+def test_a_job_waits_for_its_scheduler(made: Built) -> None:
+    """Their nodes and images come when they come; "does not answer" is bad input, which is not tried again."""
+    environment = chosen(made("s3-irsa", "plain"), "ConfigMap", "daskpriv-environment")["data"]
+    given = {f"daskpriv.{k}": environment[f"DASK_DASKPRIV__{k.upper()}"] for k in ("scheduler_wait", "patience")}
+    with dask.config.set(given):
+        assert scheduler_wait() == limits().patience == 15 * 60
+
+
 def test_pods_hold_no_rights_in_kubernetes(made: Built) -> None:
     objects = made("s3-irsa", "plain")
     bound = [s["name"] for o in objects if o["kind"] == "RoleBinding" for s in o["subjects"]]
@@ -154,7 +209,7 @@ def test_the_same_pods_with_and_without_operator(made: Built) -> None:
     assert plain == operator
 
 
-@pytest.mark.parametrize("variant", ["operator", "plain"])
+@pytest.mark.parametrize("variant", ["operator", "plain", "gke"])
 def test_the_manifests_in_the_package_are_those_of_kustomize(variant: str) -> None:
     held = (K8S.parent / "daskpriv" / "data" / "k8s" / f"{variant}.yaml").read_text()
     assert list(yaml.safe_load_all(held)) == list(built(K8S / "render" / variant)), "run `make k8s-manifests`"

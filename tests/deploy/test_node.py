@@ -1,6 +1,6 @@
 """Tier 2: the image from deploy/Dockerfile evaluates the adult tables in real pods, from S3 and back.
 
-Whatever happens to pods, the results have the same bits as on this machine.
+Whatever happens to pods, the results have the same bits as on this machine. NetworkPolicies are enforced all the time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import yaml
 
 from tests.cluster.certificates import certificates
 from tests.deploy.kube import NAMESPACE, Node, for_old_server, image, wait, why_not
-from tests.deploy.manifests import K8S, ROOT, Object, built, overlay
+from tests.deploy.manifests import K8S, ROOT, VARIANTS, Object, built, chosen, overlay
+from tests.deploy.network import Firewall
 
 pytestmark = pytest.mark.skipif(why_not(containers=True) is not None, reason=str(why_not(containers=True)))
 S3 = "http://daskpriv-s3.daskpriv.svc.cluster.local:5000"
@@ -35,14 +36,38 @@ def node(request: pytest.FixtureRequest) -> Iterator[Node]:
         made.down()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def network(node: Node) -> Iterator[Firewall]:
+    with Firewall(node) as kept:
+        yield kept
+
+
 @pytest.fixture(scope="module")
-def here(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Object:
-    """The results of one worker process on one machine: a single pod, and no cluster to disturb."""
-    objects = objects_of("plain", tmp_path_factory.mktemp("here"), "here", ["--cluster=local:1", "--quiet"])
-    node.apply([o for o in objects if o["metadata"]["name"] not in ("daskpriv-scheduler", "daskpriv-worker")])
-    finished(node, "plain")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Object:
+    """The results of one process on this machine, without image, cluster or bucket."""
+    folder, output = ROOT / "daskpriv" / "data" / "adult", tmp_path_factory.mktemp("here")
+    tables = {"train": "train", "holdout": "holdout", "synthetic": "synthetic_leaky"}
+    given = [f"--{name}={folder / file}.parquet" for name, file in tables.items()]
+    command = [
+        sys.executable,
+        "-m",
+        "daskpriv",
+        "evaluate",
+        *given,
+        f"--output={output}",
+        "--cluster=local:1",
+        "--quiet",
+    ]
+    subprocess.run(command, check=True, cwd=ROOT)
+    return results(json.loads((output / "report.json").read_text()))
+
+
+@pytest.fixture(autouse=True)
+def cleared(node: Node) -> Iterator[None]:
+    """Each test begins with no evaluation, whatever the one before has left."""
+    yield
     gone(node)
-    return results(fetched(node, "here/report.json"))
+    node.kubectl("-n", NAMESPACE, "delete", "secret", "daskpriv-tls", "--ignore-not-found")
 
 
 def results(report: Object) -> Object:
@@ -66,6 +91,8 @@ def objects_of(variant: str, scratch: Path, output: str, options: list[str], **s
     for each in made:
         if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "daskpriv-evaluation":
             each["data"] |= {"OUTPUT": f"s3://tables/{output}", **settings}
+        if each["kind"] == "DaskAutoscaler":
+            each["spec"]["maximum"] = 2
         if each["kind"] in ("Job", "DaskJob"):
             spec = each["spec"]["template"]["spec"] if each["kind"] == "Job" else each["spec"]["job"]["spec"]
             spec["containers"][0]["args"] += options
@@ -97,8 +124,9 @@ def job_conditions(node: Node) -> list[str]:
     return [c["type"] for c in status.get("conditions", ()) if c["status"] == "True"]
 
 
-def units_done(node: Node, pod: str) -> int:
-    return node.logs(pod).count('"TaskDone"')
+def pieces_done(node: Node, pod: str) -> int:
+    """Finished units of the searches, each of which is kept in the run store."""
+    return sum('"TaskDone"' in line and '"stage": "search-' in line for line in node.logs(pod).splitlines())
 
 
 def pods_of(node: Node, component: str) -> list[str]:
@@ -116,19 +144,26 @@ def finished(node: Node, variant: str) -> None:
         wait("the Job", lambda: "Complete" in job_conditions(node), LONG)
 
 
-@pytest.mark.parametrize("variant", ["operator", "plain"])
-def test_from_apply_to_report(node: Node, here: Object, tmp_path: Path, variant: str) -> None:
-    begun = time.monotonic()
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_from_apply_to_report(node: Node, network: Firewall, here: Object, tmp_path: Path, variant: str) -> None:
+    begun, dropped = time.monotonic(), network.dropped()
     node.apply(objects_of(variant, tmp_path, f"first-{variant}", []))
     finished(node, variant)
     seconds = time.monotonic() - begun
     print(f"\n{variant}: {seconds:.0f} s from kubectl apply to report")
     assert differences(results(fetched(node, f"first-{variant}/report.json")), here) == []
-    gone(node)
+    assert network.dropped() - dropped == {}, "pods wanted what no policy allows"
 
 
 def middle(node: Node, pod: str) -> None:
-    wait("some units to be done", lambda: units_done(node, pod) >= 40, LONG)
+    """Until a good part of its pieces is done, and by no means all."""
+
+    def reached() -> bool:
+        phase = node.get("pod", pod)["status"]["phase"]
+        assert phase in ("Pending", "Running"), f"{pod} has ended: {node.logs(pod)[-500:]}"
+        return pieces_done(node, pod) >= 40
+
+    wait("some pieces to be done", reached, LONG)
 
 
 @pytest.mark.parametrize(("variant", "gently"), [("operator", False), ("plain", False), ("plain", True)])
@@ -140,7 +175,9 @@ def test_a_worker_pod_deleted_in_the_middle(
     pod = wait("the evaluation", lambda: pods_of(node, "evaluation"), 60)[0]
     middle(node, pod)
     victim = pods_of(node, "worker")[0]
-    node.kubectl("-n", NAMESPACE, "delete", "pod", victim, *([] if gently else ["--force", "--grace-period=0"]))
+    node.kubectl(
+        "-n", NAMESPACE, "delete", "pod", victim, *(["--wait=false"] if gently else ["--force", "--grace-period=0"])
+    )
     assert not job_conditions(node) if variant == "plain" else job_status(node) == "Running"
     finished(node, variant)
     assert differences(results(fetched(node, f"{output}/report.json")), here) == []
@@ -148,7 +185,6 @@ def test_a_worker_pod_deleted_in_the_middle(
         assert "etire" in node.logs("-l", "app.kubernetes.io/component=scheduler", "--tail=-1")
         events = node.kubectl("-n", NAMESPACE, "get", "events", "--field-selector", f"involvedObject.name={victim}")
         assert "FailedPreStopHook" not in events
-    gone(node)
 
 
 def test_the_job_pod_deleted_and_resumed(node: Node, here: Object, tmp_path: Path) -> None:
@@ -161,7 +197,16 @@ def test_the_job_pod_deleted_and_resumed(node: Node, here: Object, tmp_path: Pat
     named = [json.loads(line) for line in node.logs(second).splitlines() if '"RunNamed"' in line]
     assert named[0]["kept"] > 0, "nothing of the first pod's work was used"
     assert differences(results(fetched(node, "resumed/report.json")), here) == []
-    gone(node)
+
+
+def test_the_scheduler_pod_deleted(node: Node, here: Object, tmp_path: Path) -> None:
+    """Its node is drained: the run ends with exit code 3, another pod of the Job goes on with a new scheduler."""
+    node.apply(objects_of("plain", tmp_path, "moved", OPTIONS))
+    pod = wait("the evaluation", lambda: pods_of(node, "evaluation"), 60)[0]
+    middle(node, pod)
+    node.kubectl("-n", NAMESPACE, "delete", "pod", pods_of(node, "scheduler")[0], "--force", "--grace-period=0")
+    finished(node, "plain")
+    assert differences(results(fetched(node, "moved/report.json")), here) == []
 
 
 def test_a_dask_job_deleted_and_applied_again(node: Node, here: Object, tmp_path: Path) -> None:
@@ -175,7 +220,41 @@ def test_a_dask_job_deleted_and_applied_again(node: Node, here: Object, tmp_path
     named = [json.loads(line) for line in node.logs("daskpriv-runner").splitlines() if '"RunNamed"' in line]
     assert named[0]["kept"] > 0
     assert differences(results(fetched(node, "again/report.json")), here) == []
-    gone(node)
+
+
+def connects(node: Node, pod: str, address: str, port: int, namespace: str = NAMESPACE) -> str:
+    """How it ends when a pod opens a connection."""
+    tried = f"import socket; socket.create_connection(({address!r}, {port}), 3)"
+    done = node.run("-n", namespace, "exec", pod, "--", "python3", "-c", f"{tried}; print('connected')")
+    return "connected" if done.stdout == "connected\n" else done.stderr
+
+
+def test_nothing_else_may_connect(node: Node, tmp_path: Path) -> None:
+    """What the policies say, from within pods; each port answers somebody, so a timeout is the policy."""
+    objects = objects_of("plain", tmp_path, "network", OPTIONS)
+    stranger = chosen(tuple(objects), "Deployment", "daskpriv-s3")
+    stranger["metadata"] |= {"name": "stranger", "namespace": "default"}
+    node.apply([*objects, stranger])
+    evaluation = wait("the evaluation", lambda: pods_of(node, "evaluation"), 60)[0]
+    middle(node, evaluation)
+    found = {
+        p["metadata"]["name"]: p["status"]["podIP"]
+        for p in node.get("pods", "--field-selector=status.phase=Running")["items"]
+    }
+    scheduler, worker, other = (pods_of(node, "scheduler") + pods_of(node, "worker"))[:3]
+    s3 = next(n for n in found if n.startswith("daskpriv-s3"))
+    outside = node.kubectl("get", "pods", "-l", "app.kubernetes.io/name=daskpriv-s3", "-o", "name")
+    outside = outside.strip().removeprefix("pod/")
+    yes = [(worker, scheduler, 8786), (worker, other, 40000), (worker, s3, 5000), (scheduler, worker, 40001)]
+    no = [(worker, scheduler, 8787), (evaluation, worker, 40000), (s3, scheduler, 8786), (s3, worker, 40000)]
+    for source, target, port in [*yes, (evaluation, s3, 5000)]:
+        assert connects(node, source, found[target], port) == "connected", (source, target, port)
+    for source, target, port in no:
+        assert "imed out" in connects(node, source, found[target], port), (source, target, port)
+    assert "imed out" in connects(node, worker, "10.0.0.1", 443)  # the API server
+    for target, port in ((scheduler, 8786), (worker, 40000), (s3, 5000)):
+        assert "imed out" in connects(node, outside, found[target], port, "default"), (target, port)
+    node.kubectl("delete", "deployment", "stranger")
 
 
 def test_bad_input_ends_failed_with_its_sentence(node: Node, tmp_path: Path) -> None:
@@ -188,7 +267,6 @@ def test_bad_input_ends_failed_with_its_sentence(node: Node, tmp_path: Path) -> 
     assert told[0].endswith(".")
     assert "Traceback" not in node.logs("daskpriv-runner")
     print(f"\n{told[0]}")
-    gone(node)
 
 
 def test_encrypted_with_a_secret(node: Node, here: Object, tmp_path: Path) -> None:
@@ -208,8 +286,6 @@ def test_encrypted_with_a_secret(node: Node, here: Object, tmp_path: Path) -> No
     finished(node, "operator")
     assert "not encrypted" not in node.logs("daskpriv-runner")
     assert differences(results(fetched(node, "tls/report.json")), here) == []
-    gone(node)
-    node.kubectl("-n", NAMESPACE, "delete", "secret", "daskpriv-tls")
 
 
 def test_rendered_manifests_run(node: Node, here: Object, tmp_path: Path) -> None:
@@ -239,4 +315,3 @@ def test_rendered_manifests_run(node: Node, here: Object, tmp_path: Path) -> Non
     wait("the worker", lambda: node.get("deployment", "daskpriv-worker")["status"].get("availableReplicas") == 1, LONG)
     finished(node, "plain")
     assert differences(results(fetched(node, "rendered/report.json")), here) == []
-    gone(node)
