@@ -60,15 +60,15 @@ test-k8s: $(TOOLS)
 test-oldest: RESOLUTION := lowest-direct
 test-newest: RESOLUTION := highest
 test-oldest test-newest: $(READY)
-	rm -rf .venv-versions && $(BIN)/uv venv --quiet .venv-versions
+	rm -rf .venv-versions && $(BIN)/uv venv --quiet --python $(BIN)/python .venv-versions
 	$(BIN)/uv pip install --quiet --python .venv-versions --resolution $(RESOLUTION) . "pytest>=8.2" "hypothesis>=6.100" "jsonschema>=4.21" "polars>=1.10"
 	$(BIN)/uv pip freeze --quiet --python .venv-versions | grep -E '^(dask|distributed|numba|numpy|pandas|pyarrow|scipy)='
-	cd tests && ../.venv-versions/bin/python -m pytest -q -p no:cacheprovider --rootdir .. -W default \
+	cd tests && ../.venv-versions/bin/python -m pytest -q -p no:cacheprovider --rootdir .. --import-mode=append -W default \
 	  test_exactness.py test_against_reference.py test_published.py test_report.py test_schema.py
 
 # What `daskpriv k8s render` starts from is built from k8s/.
 k8s-manifests: $(TOOLS)
-	for v in operator plain; do $(BIN)/kubectl kustomize k8s/render/$$v > daskpriv/data/k8s/$$v.yaml; done
+	for v in operator plain gke; do $(BIN)/kubectl kustomize k8s/render/$$v > daskpriv/data/k8s/$$v.yaml; done
 
 dist: $(READY)
 	rm -rf dist && $(BIN)/uv build --quiet
@@ -82,4 +82,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) daskpriv-report .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-versions .bench-venvs dist build daskpriv-report .pytest_cache .mypy_cache .ruff_cache .hypothesis
