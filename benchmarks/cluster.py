@@ -31,7 +31,7 @@ QUERIES, REFERENCES, _K = 3_000_000, 1_000_000, 5
 _REDRAW = 1.0  # independent columns: the most work per query row
 _TINY, _WARM = 2000, 1000
 _FILES = 4
-_PATIENCE = 60.0
+_PATIENCE = 300.0
 SHAPES = {"one_worker": (1, 1), "two_workers": (2, 1), "one_worker_two_threads": (1, 2)}
 
 

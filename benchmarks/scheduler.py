@@ -38,7 +38,7 @@ BUDGET = {10: 60.0, 100: 75.0, 300: 80.0, 1000: 110.0}
 _PER_PROCESS = 250
 _MOST_UNITS = 2000
 _PAYLOAD, _NAME = bytes(1000), "x" * 76  # a search unit, pickled, and the name of a piece: as long as real ones
-_PATIENCE = 60.0
+_PATIENCE = 300.0
 _CHILD = "import sys; from benchmarks.{module} import child; child(*sys.argv[1:])"
 _QUIET = {
     "distributed.worker.profile.enabled": False,

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 from distributed import Client, LocalCluster
+from hypothesis import HealthCheck, settings
 
 from daskpriv.engine import cache
+
+# A machine that stands still for seconds is no fault of an example.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 HERE = Path(__file__).parent
 BUNDLED = HERE.parent / "daskpriv" / "data" / "adult"

@@ -401,7 +401,7 @@ def test_workers_that_join_late_and_leave_change_nothing(tables: dict[str, pd.Da
         def steer(event: Event) -> None:
             if isinstance(event, StageStarted) and event.stage == "measure reference":
                 cluster.scale(3)
-                client.wait_for_workers(3, timeout=60)
+                client.wait_for_workers(3, timeout=300)
             elif isinstance(event, StageStarted) and event.stage == "search-query-x-reference":
                 cluster.scale(1)
             counts.append(len(client.scheduler_info(n_workers=-1)["workers"]))

@@ -9,6 +9,8 @@ import operator
 import pickle
 import random
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +75,7 @@ def at_once(number: int, call: Callable[[int], Any]) -> list[Any]:
     barrier = threading.Barrier(number)
 
     def run(i: int) -> Any:
-        barrier.wait(10)
+        barrier.wait(180)
         try:
             return call(i)
         except Exception as error:
@@ -100,7 +102,7 @@ def test_one_value_does_not_wait_for_another() -> None:
     held, other = Cache(10_000), threading.Event()
 
     def first() -> str:
-        assert other.wait(10)
+        assert other.wait(180)
         return held.get("within", lambda: "within")
 
     def second() -> str:
@@ -796,3 +798,11 @@ def test_stages_are_told_of(files: Path) -> None:
         done = [e for e in events if isinstance(e, TaskDone) and e.stage == stage]
         assert sum(e.tasks for e in begun) == len(done)
         assert sum(e.pairs for e in begun) == sum(e.pairs for e in done)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the operating system tells it right")
+def test_peak_memory_is_that_of_the_process_and_not_of_its_parent() -> None:
+    told = "from daskpriv.engine.executor import peak_memory; print(peak_memory() >> 20)"
+    large = f"import subprocess, sys; held = b'x' * (900 << 20); subprocess.run([sys.executable, '-c', {told!r}])"
+    done = subprocess.run([sys.executable, "-c", large], capture_output=True, text=True, check=True)
+    assert 20 < int(done.stdout) < 600

@@ -21,9 +21,10 @@ from daskpriv.metrics import Dcr, DcrShare
 GOLDEN = Path(__file__).parent / "data" / "golden"
 CENSUS = Path(__file__).parent / "data" / "sure-census"
 LAYOUTS = list(itertools.product((3001, 10_000, 50_000), (1, 2)))
+GIVEN = [("mostly", "good"), ("synthpop", "leaky")]
 PAPER = list(csv.DictReader((GOLDEN / "privacy_c100.csv").open()))
-# Each case is a whole evaluation: a third of them, unless all are asked for (CONTRIBUTING.md).
-EVERY = 1 if os.environ.get("DASKPRIV_TEST_ALL") else 3
+# Each case is a whole evaluation: a sixth of them, unless all are asked for (CONTRIBUTING.md).
+EVERY = 1 if os.environ.get("DASKPRIV_TEST_ALL") else 6
 COLUMNS = {"adult": 15, "bank-marketing": 17}
 
 pytestmark = [pytest.mark.published, pytest.mark.xdist_group("cluster")]
@@ -48,11 +49,11 @@ def check_paper(row: dict[str, str], train: Path, holdout: Path, synthetic: Path
         assert mean == pytest.approx(float(row[name]), rel=1e-6)
 
 
-@pytest.mark.parametrize(("block", "workers"), LAYOUTS)
-@pytest.mark.parametrize(("generator", "table"), [("mostly", "good"), ("synthpop", "leaky")])
+@pytest.mark.parametrize(("layout", "given"), list(itertools.product(LAYOUTS, GIVEN))[:: min(EVERY, 3)])
 def test_paper_counts_for_every_layout(
-    adult: Path, cluster: Callable[[int], Client], generator: str, table: str, block: int, workers: int
+    adult: Path, cluster: Callable[[int], Client], layout: tuple[int, int], given: tuple[str, str]
 ) -> None:
+    (block, workers), (generator, table) = layout, given
     synthetic = adult / f"synthetic_{table}.parquet"
     tables = (adult / "train.parquet", adult / "holdout.parquet", synthetic)
     check_paper(paper_row("adult", generator), *tables, cluster(workers), block)

@@ -189,7 +189,7 @@ def test_inside_a_task_of_a_one_thread_worker(cluster: Callable[[int], Client]) 
         frame = pd.DataFrame({"a": range(50)})
         return clones(frame, frame)
 
-    assert cluster(1).submit(task, pure=False).result(timeout=60) == 50
+    assert cluster(1).submit(task, pure=False).result(timeout=600) == 50
 
 
 @pytest.mark.xdist_group("cluster")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from benchmarks.validity import census, trials
 from benchmarks.validity.leaks import appended
 from benchmarks.validity.trials import Asked, Outcome, Rate
 from benchmarks.validity.worlds import Places, rng_of
+from daskpriv.engine.executor import peak_memory
 
 HELP = "V3: a few copies among a million rows"
 _DETECTED, _MDE, _TWINS, _MILLION = 0.95, 0.003, 1e-6, 1_000_000
@@ -49,7 +49,7 @@ def trial(asked: Asked) -> Outcome:
         "twins": clones["details"].get("n_holdout_train"),
         "copies": clones["details"].get("n_train_with_twin"),
         "evaluate": seconds,
-        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "memory": peak_memory(),
     }
 
 

@@ -68,7 +68,7 @@ def certificates(folder: Path, addresses: Sequence[str]) -> Certificates:
 
 def _openssl(*arguments: str | Path) -> None:
     command = ["openssl", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
 

@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -31,11 +32,12 @@ from typing import Any, Literal, NamedTuple, Self
 import psutil
 from distributed import Client, Security, rpc
 
+from tests import ports
 from tests.cluster import netns, owned
 from tests.cluster.certificates import Certificates, certificates, tls_works
 from tests.cluster.netns import namespaces_work
 
-__all__ = ["HarnessError", "Node", "Pids", "RealCluster", "namespaces_work", "sweep", "tls_works"]
+__all__ = ["HarnessError", "Node", "Pids", "RealCluster", "namespaces_work", "sweep", "tls_works", "until"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 Node = int | Literal["scheduler", "client"]
@@ -75,14 +77,15 @@ class _Process:
                 (os.killpg if whole else os.kill)(self.popen.pid, number)
             elif whole:
                 for pid in owned.marked(self.mark):
-                    os.kill(pid, number)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, number)
 
     def kill(self) -> None:
         """All of them, and wait until they are gone (a dying process loses its mark first)."""
         pids = owned.marked(self.mark)
         self.signal(signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
-            self.popen.wait(10)
+            self.popen.wait(60)
         owned.kill(pids)
 
 
@@ -108,7 +111,7 @@ class RealCluster:
     folder : path
         For logs and all else; default: a temporary one, removed at the end (`logs` still works).
     patience : float
-        Seconds to wait for processes to start.
+        Seconds to wait for processes to start, on a machine that may stand still for some of them.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class RealCluster:
         pythonpath: str | Path | None = None,
         pythonpath_scheduler: str | Path | None = None,
         folder: Path | None = None,
-        patience: float = 60,
+        patience: float = 180,
     ) -> None:
         self.count, self.nanny, self.patience = workers, nanny, patience
         self._threads, self._memory, self._namespaces, self._wants_tls = threads, memory_limit, namespaces, tls
@@ -143,6 +146,7 @@ class RealCluster:
         self.tls: Certificates | None = None
         self.network: netns.Network | None = None
         self._scheduler: _Process | None = None
+        self._port: socket.socket | None = None
         self._workers: list[_Process] = []
         self._timers: list[threading.Timer] = []
         self._generation = itertools.count()
@@ -177,9 +181,11 @@ class RealCluster:
         if self._namespaces:
             self.network = netns.Network()
             self.network.add(_SCHEDULER)
+        else:
+            self._port = ports.reserved()  # a scheduler that is started again gets its address back
         if self._wants_tls:
             self.tls = self._certificates()
-        self._start_scheduler()
+        self._start_scheduler(ports.number(self._port) if self._port else 0)
         for _ in range(self.count):
             self.start_worker(wait=False)
         for number in range(self.count):
@@ -201,6 +207,8 @@ class RealCluster:
             if self.network:
                 self.network.close()
                 self.network = None
+            if self._port:
+                self._port.close()
             self._keep_logs()
             _open.discard(self)
 
@@ -242,7 +250,7 @@ class RealCluster:
                 )
         return _Process(name, popen, log, mark)
 
-    def _start_scheduler(self, port: int = 0) -> None:
+    def _start_scheduler(self, port: int) -> None:
         self.scheduler_file.unlink(missing_ok=True)
         host = self.network.addresses[_SCHEDULER] if self.network else "127.0.0.1"
         arguments = ["--host", host, "--port", str(port), "--scheduler-file", str(self.scheduler_file)]
@@ -270,7 +278,7 @@ class RealCluster:
             arguments = [
                 *("--host", host, "--name", name, "--nthreads", str(self._threads), "--nworkers", "1"),
                 *("--memory-limit", self._memory, "--local-directory", str(self.scratch)),
-                *("--death-timeout", "60", "--nanny" if self.nanny else "--no-nanny", self.address),
+                *("--death-timeout", str(self.patience), "--nanny" if self.nanny else "--no-nanny", self.address),
             ]
             env = self._environment(self._path, self._worker_env)
             self._workers.append(self._spawn(name, "dask_worker", arguments, env))
@@ -286,14 +294,14 @@ class RealCluster:
 
     def client(self, **options: Any) -> Client:
         """A client that is not the default one."""
-        given: dict[str, Any] = {"set_as_default": False, "timeout": 20, "security": self.security(), **options}
+        given: dict[str, Any] = {"set_as_default": False, "timeout": 60, "security": self.security(), **options}
         return Client(self.address, **given)
 
     def client_env(self) -> dict[str, str]:
         """What a client in another process needs in its environment."""
         return self.tls.env() if self.tls else {}
 
-    def registered(self, timeout: float = 5) -> dict[str, str]:
+    def registered(self, timeout: float = 60) -> dict[str, str]:
         """Workers that the scheduler knows: name -> address; raises when it does not answer."""
         return asyncio.run(asyncio.wait_for(self._registered(timeout), timeout))
 
@@ -380,10 +388,10 @@ class RealCluster:
     def kill_worker(self, i: int, sig: int = signal.SIGKILL, child_only: bool = False) -> None:
         """Send a signal to nanny and child at once, as when a machine dies, or to the child alone (an OOM kill)."""
         process = self._workers[i]
-        if not child_only:
+        if not child_only and sig == signal.SIGKILL:
+            process.kill()
+        elif not child_only:
             process.signal(sig)
-            if sig == signal.SIGKILL:
-                process.kill()
         elif (pid := self.worker_pids(i).worker) is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, sig)
@@ -472,6 +480,16 @@ class RealCluster:
         """The network is whole again, everywhere or for this machine."""
         pairs = [] if node is None else [(_name(node), other) for other in self._others(node)]
         self._net().mend(*pairs)
+
+
+def until(there: Callable[[], object], seconds: float = 180) -> bool:
+    """Whether something comes true in time."""
+    end = time.monotonic() + seconds
+    while not there():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def _name(node: Node) -> str:

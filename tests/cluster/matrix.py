@@ -32,7 +32,7 @@ from tests.cluster.tables import Tables
 
 LIMITS = {"PATIENCE": "20s", "STALL_LIMIT": "4s", "PAUSE_LIMIT": "4s", "UNIT_LIMIT": "10s"}
 ROWS, BLOCK_ROWS, WORKERS = 3_000, 300, 3
-LONGEST = 150.0  # seconds for one start of the command, beyond three undisturbed ones
+LONGEST = 600.0  # seconds for one start of the command, beyond three undisturbed ones
 _STARTS = 6
 _THRIFTY = {  # what Dask does beside the work, many processes on few cores
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "false",
@@ -176,7 +176,7 @@ class Lane:
                 cluster.kill_worker(extra)
             for _ in range(self._options["workers"] - len(cluster.alive_workers())):
                 cluster.start_worker(wait=False)
-            cluster.wait_workers(self._options["workers"], 60)
+            cluster.wait_workers(self._options["workers"])
         except Exception:
             self.new_cluster()
 
@@ -208,8 +208,8 @@ class Lane:
         """What the command has said."""
         return self.folder / f"{name}.stderr"
 
-    def moment(self, least: float = 0.0, most: float = 0.95) -> float:
-        """A random moment of a run, as a share of its events."""
+    def moment(self, least: float = 0.0, most: float = 0.85) -> float:
+        """A random moment of a run, as a share of its events; later ones may be over before they are seen."""
         return round(self.rng.uniform(least, most), 3)
 
     def run(

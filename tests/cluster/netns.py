@@ -27,13 +27,13 @@ class NetworkError(Exception):
 
 
 def _call(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:
         raise NetworkError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 def _try(*command: str) -> None:
-    subprocess.run(command, capture_output=True, timeout=20, check=False)
+    subprocess.run(command, capture_output=True, timeout=120, check=False)
 
 
 def _program(addresses: list[str]) -> str:
@@ -190,10 +190,10 @@ def _probe(net: Network) -> str | None:
     if reachable(address, 0.3):
         return "packets cannot be dropped"
     net.mend()
-    return None if reachable(address, 3) else "a cut cannot be mended"
+    return None if reachable(address) else "a cut cannot be mended"
 
 
-def reachable(address: str, patience: float = 2) -> bool:
+def reachable(address: str, patience: float = 20) -> bool:
     """Whether a machine answers at all: a closed port refuses, a dropped packet is silence."""
     try:
         socket.create_connection((address, 9), patience).close()

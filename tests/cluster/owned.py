@@ -57,7 +57,7 @@ def marked(mark: str) -> list[int]:
     return sorted(pid for pid in of_it if pid != os.getpid() and started(pid))
 
 
-def kill(pids: list[int], patience: float = 10) -> None:
+def kill(pids: list[int], patience: float = 60) -> None:
     """SIGKILL, then wait until they are gone."""
     for pid in pids:
         with suppress(ProcessLookupError):

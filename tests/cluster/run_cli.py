@@ -22,6 +22,7 @@ from tests.cluster.harness import REPOSITORY, RealCluster
 from tests.cluster.tables import Tables
 
 Moment = float | str | Callable[[], bool]
+LONG = 900.0  # seconds for one command: it may have to compile all kernels, on a machine that is busy with other things
 _numbers = itertools.count()
 
 
@@ -59,11 +60,11 @@ def evaluate(
     cluster: RealCluster | str = "local:2",
     args: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-    timeout: float = 120,
+    timeout: float = LONG,
     kill_at: Moment | None = None,
     sig: int = signal.SIGKILL,
     whole_group: bool = True,
-    linger: float = 10,
+    linger: float = 90,
 ) -> Run:
     """`daskpriv evaluate` of these tables on this cluster, see `command`."""
     address = cluster if isinstance(cluster, str) else cluster.address
@@ -76,11 +77,11 @@ def command(
     arguments: Sequence[str],
     output: Path,
     env: Mapping[str, str] | None = None,
-    timeout: float = 120,
+    timeout: float = LONG,
     kill_at: Moment | None = None,
     sig: int = signal.SIGKILL,
     whole_group: bool = True,
-    linger: float = 10,
+    linger: float = 90,
 ) -> Run:
     """`daskpriv` with these arguments; its streams go to files beside `output`.
 
@@ -109,7 +110,7 @@ def command(
         left = _command_lines(owned.marked(mark))
     finally:
         owned.kill([*owned.marked(mark), *([popen.pid] if popen.poll() is None else [])])
-        popen.wait(10)
+        popen.wait(60)
     stdout, stderr = (p.read_text(errors="replace") for p in (out, err))
     files = tuple(sorted(str(p.relative_to(temporary)) for p in temporary.rglob("*")))
     return Run(popen.returncode, stdout, stderr, read(output), seconds, killed, timed_out, lingered, left, files)
@@ -135,7 +136,7 @@ def _watch(
         passed = time.monotonic() - begun
         if passed > timeout:
             _send(popen, signal.SIGKILL, True)
-            popen.wait(10)
+            popen.wait(60)
             return killed, True
         if not killed and kill_at is not None and _is_now(kill_at, passed, err):
             _send(popen, sig, whole_group)

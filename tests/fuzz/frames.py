@@ -139,7 +139,7 @@ def _chunks(n: list[int], rng: random.Random) -> Any:
 
 
 def _near(v: int) -> np.datetime64:
-    return np.datetime64("2021-07-31") + v
+    return np.datetime64("2021-07-31") + np.timedelta64(v, "D")
 
 
 def _zone(n: list[int], rng: random.Random) -> Any:
@@ -154,7 +154,7 @@ MAKERS: dict[str, Maker] = {
     **{k: _numpy(k, lambda v: f"CANARY-{v % 4}") for k in ("object", "string", "category", "string[pyarrow]", "U9")},
     **{f"datetime64[{u}]": _numpy(f"datetime64[{u}]", _near) for u in ("s", "ms", "us", "ns")},
     **{f"timedelta64[{u}]": _numpy(f"timedelta64[{u}]", lambda v: np.timedelta64(v, "D")) for u in ("s", "ns")},
-    "far": _numpy("datetime64[s]", lambda v: np.datetime64("7731-07-31") + v * 10_000),
+    "far": _numpy("datetime64[s]", lambda v: np.datetime64("7731-07-31") + np.timedelta64(v * 10_000, "D")),
     "zone": _zone,
     "zones": _object(lambda v: pd.Timestamp("2021-07-31", tz=("UTC", "Asia/Tokyo")[v % 2])),
     "period": lambda n, rng: pd.Series(pd.period_range("7731-07", periods=len(n), freq="M")),

@@ -49,7 +49,7 @@ def process(program: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
         cwd=Path(__file__).parents[2],
     )
 
