@@ -126,6 +126,9 @@ def read_lane(parts: Sequence[Part], schema: pa.Schema, key: str, lane: Lane) ->
         mine = np.flatnonzero(lane.holds(hash_keys(coded.dictionary))[np.asarray(coded.indices)])
         kept.append(pa.table([_cast(rows.column(f.name), f, part.name) for f in schema], schema=schema).take(mine))
         keys.append(coded.dictionary.take(coded.indices.take(mine)))
+        del rows, coded
+        # Allocators keep what is freed, in pieces between what stays: from part to part more of it.
+        pa.default_memory_pool().release_unused()
     return pa.concat_tables(kept), pa.concat_arrays(keys)
 
 
