@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import shutil
@@ -33,9 +34,13 @@ def program(name: str) -> str:
     return found
 
 
-@functools.cache
 def built(folder: Path) -> tuple[Object, ...]:
-    """What `kubectl kustomize` makes of a folder."""
+    """What `kubectl kustomize` makes of a folder; the caller may change it."""
+    return copy.deepcopy(_built(folder))
+
+
+@functools.cache
+def _built(folder: Path) -> tuple[Object, ...]:
     done = subprocess.run(
         [program("kubectl"), "kustomize", str(folder)], capture_output=True, text=True, check=False, cwd=ROOT
     )

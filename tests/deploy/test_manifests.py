@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import dask
@@ -207,6 +208,20 @@ def test_the_same_pods_with_and_without_operator(made: Built) -> None:
     named = [e for e in plain["worker"]["containers"][0]["env"] if e["name"] != "DASK_WORKER_NAME"]
     plain["worker"]["containers"][0] = plain["worker"]["containers"][0] | {"env": named}
     assert plain == operator
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_tables_without_a_holdout(made: Built, variant: str, tmp_path: Path) -> None:
+    """A component takes its option away, and nothing else."""
+    copied = tmp_path / "k8s"
+    shutil.copytree(K8S, copied)
+    written = copied / "overlays" / "s3-irsa" / "kustomization.yaml"
+    text = written.read_text().replace("../../base/operator ", f"../../base/{variant} ")
+    written.write_text(text.replace("components:\n", "components:\n  - ../../components/no-holdout\n"))
+    with_it, without = made("s3-irsa", variant), built(written.parent)
+    (job,) = (s["containers"][0] for _, held, s in pods(with_it) if held["app.kubernetes.io/component"] == "evaluation")
+    job["args"].remove("--holdout=$(HOLDOUT)")
+    assert list(without) == list(with_it)
 
 
 @pytest.mark.parametrize("variant", ["operator", "plain", "gke"])
