@@ -34,7 +34,6 @@ def examples(number: int) -> settings:
     """So many examples, however long one takes; cells come from a seed, so that shrinking would be slow and vain."""
     return settings(
         max_examples=number,
-        deadline=None,
         phases=(Phase.explicit, Phase.reuse, Phase.generate),
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),

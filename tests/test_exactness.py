@@ -63,7 +63,6 @@ def examples(number: int) -> settings:
     """So many fresh examples, however long one takes."""
     return settings(
         max_examples=number,
-        deadline=None,
         derandomize=False,
         print_blob=True,
         report_multiple_bugs=False,

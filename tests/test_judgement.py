@@ -103,7 +103,7 @@ def test_a_test_without_weight_is_refused() -> None:
         LabelTest("t", 0.0, np.zeros(9), 0.0)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(st.integers(1, 5), st.integers(1, 25), st.sampled_from([3, 50, 10**6]), st.integers(0, 10**6))
 def test_westfall_and_young_is_the_closed_test(count: int, draws: int, values: int, seed: int) -> None:
     """With ties of every kind, and tests that say the same or the opposite."""
@@ -119,7 +119,7 @@ def test_westfall_and_young_is_the_closed_test(count: int, draws: int, values: i
     assert found == pytest.approx(closed_min_p(tests), abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.lists(st.sampled_from([0.0, 0.01, 0.02, 0.5, 1.0]) | st.floats(0, 1), max_size=6))
 def test_holm_is_the_closed_test(p_values: list[float]) -> None:
     given_ = {f"t{i}": p for i, p in enumerate(p_values)}

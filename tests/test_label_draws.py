@@ -63,7 +63,7 @@ def test_the_hash_is_splitmix64() -> None:
     assert kernel.hashes(np.uint64(1234567), np.array([1, 2, 3])).tolist() == published
 
 
-@settings(deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(st.integers(0, MASK), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
 def test_hashes_are_those_of_plain_python(key: int, rows: list[int]) -> None:
     found = kernel.hashes(np.uint64(key), np.array(rows, np.int64))
@@ -76,7 +76,7 @@ def test_labels_agree_with_plain_python_label_by_label(sizes: tuple[int, int], s
     assert (label_matrix(labels(*sizes, seed, 9)) == plain_labels(*sizes, seed, 9)).all()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, MASK))
 def test_any_small_sizes_agree_with_plain_python(n_first: int, n_second: int, seed: int) -> None:
     assert (label_matrix(labels(n_first, n_second, seed, 4)) == plain_labels(n_first, n_second, seed, 4)).all()
@@ -146,7 +146,7 @@ def test_a_window_that_misses_is_widened(monkeypatch: pytest.MonkeyPatch, share:
         assert len(widths) > 60  # a standard deviation is 70 rows, the first window holds 16 on each side
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(st.integers(0, MASK), st.integers(1, 700), st.floats(0, 0.99), st.floats(0, 0.5), st.integers(0, 400))
 def test_windows_hold_what_lies_between(key: int, n: int, start: float, width: float, room: int) -> None:
     low, high = int(start * 2**64), int(min(0.9999, start + width) * 2**64)
@@ -179,7 +179,7 @@ def pooled(draw: st.DrawFn, columns: bool) -> tuple[Labels, np.ndarray, np.rando
     return labels(n_first, n_second, draw(st.integers(0, 3)), 7), rows, rng, k
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(pooled(columns=False), st.integers(1, 4), st.booleans())
 def test_sums_are_those_of_a_loop(
     given_: tuple[Labels, np.ndarray, np.random.Generator, int], c: int, weighted: bool
@@ -203,7 +203,7 @@ def test_sums_are_those_of_a_loop(
     assert (sum(pieces) == wanted).all()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(pooled(columns=False))
 def test_agreements_are_those_of_a_loop(given_: tuple[Labels, np.ndarray, np.random.Generator, int]) -> None:
     drawn, rows, rng, _ = given_
@@ -246,7 +246,7 @@ def sides_of(side: np.ndarray, rows: np.ndarray, values: np.ndarray) -> tuple[li
     return out
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(pooled(columns=True))
 def test_nearest_by_side_is_that_of_a_loop(given_: tuple[Labels, np.ndarray, np.random.Generator, int]) -> None:
     drawn, rows, rng, _ = given_
@@ -279,7 +279,7 @@ def plain_ratios(
     return out
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(pooled(columns=True), st.sampled_from([0.0, 1.0]))
 def test_ratios_by_side_are_those_of_a_loop(
     given_: tuple[Labels, np.ndarray, np.random.Generator, int], both_zero: float
@@ -406,7 +406,7 @@ def test_coins_are_fair_and_their_own() -> None:
 # ---------------------------------------------------------------------------------------------- share law
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=9), st.data())
 def test_the_law_of_a_share_is_that_of_all_splits(credits: list[int], data: st.DataObject) -> None:
     """Every split of the rows written out: mean and variance of the first table's share of all credit."""

@@ -48,7 +48,7 @@ def _widths(order: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(1, min(most, 254)), min_size=order, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(1, 4).flatmap(lambda k: st.tuples(st.just(k), _widths(k))),
     st.one_of(st.integers(0, 700), st.just(_ROWS), st.integers(_ROWS - 2, 2 * _ROWS + 99)),

@@ -300,7 +300,6 @@ _VALUES = st.recursive(
 
 @settings(
     max_examples=150,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

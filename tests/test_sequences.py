@@ -103,7 +103,7 @@ def test_flat_rows_of_the_smallest_table() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 7), st.integers(1, 30))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_no_layout_changes_flat_rows(seed: int, lanes: int, rows: int) -> None:
     """Order of rows, sizes of parts, number of lanes; with ties, copies of events and missing cells."""
     rng = np.random.default_rng(seed)

@@ -120,13 +120,13 @@ def two(draw: st.DrawFn) -> tuple[list[float], list[float]]:
     return draw(st.lists(values, min_size=1, max_size=14)), draw(st.lists(values, min_size=1, max_size=14))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(two())
 def test_every_statistic_is_the_plain_one(samples: tuple[list[float], list[float]]) -> None:
     assert_right(compared(*samples)[0], *samples)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(two(), st.integers(1, 9), st.integers(1, 4), st.integers(0, 99))
 def test_windows_and_pieces_change_nothing(
     samples: tuple[list[float], list[float]], window: int, pieces: int, seed: int
@@ -250,7 +250,7 @@ def test_a_rate_is_reached_where_it_is_a_whole_number_of_rows(rate: float) -> No
         assert found[:2] == (1, times)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(two(), st.sampled_from([Fraction(1, 8), Fraction(1, 5), Fraction(1, 2), Fraction(7, 10)]), st.integers(1, 30))
 def test_the_list_is_that_of_benjamini_and_hochberg(
     samples: tuple[list[float], list[float]], discovery: Fraction, window: int
@@ -319,7 +319,7 @@ def edges_of(values: np.ndarray, shares: Sequence[float], distinct: bool, pieces
     return state
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     st.lists(TIED | ANY | st.just(math.nan), min_size=1, max_size=40),
     st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0]), min_size=1, max_size=7, unique=True),
@@ -378,7 +378,7 @@ def cells(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return np.array(first), np.array(both)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(cells())
 def test_area_over_cells(given_: tuple[np.ndarray, np.ndarray]) -> None:
     first, both = given_
@@ -390,7 +390,7 @@ def test_area_over_cells(given_: tuple[np.ndarray, np.ndarray]) -> None:
     assert (auc_of_cells(first[0], both) == found[0]).all()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(cells(), st.floats(0.01, 0.99))
 def test_scan_over_cells(given_: tuple[np.ndarray, np.ndarray], share: float) -> None:
     first, both = given_

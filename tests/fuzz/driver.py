@@ -138,10 +138,10 @@ def child(target: str, seed: int, first: int, executions: int, seconds: float, b
     threading.excepthook = lambda args: lost.append(f"a thread died: {args.exc_type.__name__}: {args.exc_value}")
     sys.unraisablehook = lambda args: lost.append(f"unraisable: {args.exc_type.__name__}: {args.exc_value}")
     with tempfile.TemporaryDirectory(prefix="daskpriv-fuzz-") as folder, open(board, "r+b") as handle:
-        place = mmap.mmap(handle.fileno(), 16)
+        place = mmap.mmap(handle.fileno(), 8)
         opened = 0
         for number in range(first, first + executions):
-            place[:8] = struct.pack("<q", number)
+            place[:] = struct.pack("<q", number)
             wrong = once(target, work, seed, number, Path(folder), seconds)
             if wrong is None and lost:
                 wrong = _finding(target, seed, number, lost[0], "")
@@ -156,7 +156,6 @@ def child(target: str, seed: int, first: int, executions: int, seconds: float, b
                         what = f"{now - opened} file descriptors were left open"
                         sink.write(json.dumps(_finding(target, seed, number, what, "")) + "\n")
                 opened = max(opened, now)
-        place[8:] = struct.pack("<q", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _warm() -> None:
@@ -186,7 +185,7 @@ def supervised(target: str, seed: int, first: int, executions: int, seconds: flo
         board, found = f"{folder}/board", f"{folder}/found"
         Path(found).touch()
         while first < stop:
-            Path(board).write_bytes(struct.pack("<qq", first, 0))
+            Path(board).write_bytes(struct.pack("<q", first))
             arguments = [target, seed, first, stop - first, seconds, board, found]
             command = [sys.executable, "-m", "tests.fuzz", "--child", json.dumps(arguments)]
             with open(f"{folder}/said", "w+b") as said:
@@ -196,7 +195,7 @@ def supervised(target: str, seed: int, first: int, executions: int, seconds: flo
                 except (KeyboardInterrupt, SystemExit):
                     out.interrupted = True
                     process.kill()
-                    stop = struct.unpack("<q", Path(board).read_bytes()[:8])[0]
+                    stop = struct.unpack("<q", Path(board).read_bytes())[0]
                     break
                 said.seek(0)
                 told = said.read()[-3000:].decode("utf-8", "replace")
@@ -217,7 +216,7 @@ def _watch(process: subprocess.Popen[bytes], board: str, patience: float) -> tup
     while True:
         with suppress(subprocess.TimeoutExpired):
             process.wait(1.0)
-        here = struct.unpack("<q", Path(board).read_bytes()[:8])[0]
+        here = struct.unpack("<q", Path(board).read_bytes())[0]
         if process.returncode is not None:
             return here, False
         if here != last:

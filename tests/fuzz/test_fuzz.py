@@ -69,20 +69,20 @@ def columns() -> st.SearchStrategy[Schema]:
     )
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=200)
 @given(columns())
 def test_a_schema_is_read_as_it_was_written(schema: Schema) -> None:
     assert Schema.from_yaml(schema.to_yaml()) == schema
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=200)
 @given(st.text(max_size=60))
 def test_any_text_is_a_schema_or_one_sentence(text: str) -> None:
     attempt(lambda: Schema.from_yaml(text), False, "schema")
     attempt(lambda: Schema.from_yaml(f"daskpriv_schema: 1\ncolumns:\n  {text}"), False, "schema")
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=60)
 @given(ANY_TEXT)
 def test_any_text_in_a_report_is_text_in_the_page(text: str) -> None:
     def everywhere(value: Any) -> Any:

@@ -30,7 +30,7 @@ Tables = dict[str, Any]
 
 def examples(number: int) -> settings:
     """So many examples, however long one takes."""
-    return settings(max_examples=number, deadline=None, suppress_health_check=list(HealthCheck))
+    return settings(max_examples=number, suppress_health_check=list(HealthCheck))
 
 
 # ---------------------------------------------------------------------------------------------- tables and answers

@@ -26,9 +26,7 @@ _WORDS = re.compile(r".*/(reading|cannot_show|source|\w*note)")  # sentences, so
 def examples(number: int) -> settings:
     """So many examples, the same in every run; a seed has no simpler form to look for."""
     phases = [Phase.explicit, Phase.generate]
-    return settings(
-        max_examples=number, deadline=None, derandomize=True, phases=phases, suppress_health_check=list(HealthCheck)
-    )
+    return settings(max_examples=number, derandomize=True, phases=phases, suppress_health_check=list(HealthCheck))
 
 
 def some_tables(seed: int, least: int = 30, most: int = 60) -> Tables:

@@ -143,7 +143,7 @@ def test_the_wasserstein_test_counts_every_difference() -> None:
     assert min(p["ks_above"], p["mean_difference"]) > 0.5
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(
     st.integers(2, 6),
     st.integers(1, 6),

@@ -224,7 +224,7 @@ def small_tables(draw: st.DrawFn) -> list[Rows]:
     return out
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(small_tables(), st.integers(1, 3))
 def test_plain_reference_on_many_small_tables(three: list[Rows], k: int) -> None:
     check_against_plain(*three, MembershipInference(draws=19, k=k))

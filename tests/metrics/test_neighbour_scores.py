@@ -155,7 +155,7 @@ def box_hits(real: pd.DataFrame, synthetic: pd.DataFrame) -> float:
     return float(hits.any(axis=1).mean())
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(seed=st.integers(0, 10**6), n_train=st.integers(2, 40), n_holdout=st.integers(1, 40))
 def test_laws(seed: int, n_train: int, n_holdout: int) -> None:
     rng = np.random.default_rng(seed)

@@ -143,7 +143,7 @@ def test_the_law_is_that_of_relabelling(most: int) -> None:
     assert result.details["p_theta"] == result.tests[1].p_value
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(
     st.integers(2, 6), st.integers(1, 6), st.integers(1, 15), st.integers(0, 2**32), st.sampled_from(RULES), st.data()
 )

@@ -68,7 +68,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, int, int]:
     return rng.choice(LEVELS, (n, n_train + n_holdout)), n_train, min(k, n_train + n_holdout)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(problems(), st.integers(0, 5))
 def test_nearest_law_is_that_of_every_relabelling(problem: tuple[np.ndarray, int, int], seed: int) -> None:
     matrix, n_train, k = problem
@@ -78,7 +78,7 @@ def test_nearest_law_is_that_of_every_relabelling(problem: tuple[np.ndarray, int
     np.testing.assert_array_equal(law, brute_force(matrix, first_side(drawn, matrix.shape[1]), k, EDGES))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(problems(), st.integers(0, 5), st.sampled_from([1.0, 0.0, math.nan]))
 def test_ratio_law_is_that_of_every_relabelling(
     problem: tuple[np.ndarray, int, int], seed: int, both_zero: float
@@ -90,7 +90,7 @@ def test_ratio_law_is_that_of_every_relabelling(
     np.testing.assert_array_equal(law, brute_force(matrix, first_side(drawn, matrix.shape[1]), k, EDGES, both_zero))
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(problems())
 def test_pooled_lists_are_the_nearest_of_all(problem: tuple[np.ndarray, int, int]) -> None:
     matrix, n_train, k = problem
@@ -121,7 +121,7 @@ def test_a_list_is_no_longer_than_it_must_be() -> None:
         assert missed[1] <= 1e-6 < missed[0]
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(st.lists(st.sampled_from(EDGES[1:].tolist()), min_size=1, max_size=30), st.floats(0.01, 1.0))
 def test_binned_quantile_is_in_the_cell_of_the_exact_one(values: list[float], share: float) -> None:
     counts = np.bincount(np.searchsorted(EDGES, values), minlength=len(EDGES))[None]
@@ -136,7 +136,7 @@ def test_binned_statistics_of_nothing_are_nan() -> None:
     assert np.isnan(_binned.theta(none, one)).all()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.lists(st.integers(0, 5), min_size=1, max_size=12))
 def test_binned_theta_counts_pairs(a: list[int], b: list[int]) -> None:
     counts = [np.bincount(x, minlength=6)[None] for x in (a, b)]

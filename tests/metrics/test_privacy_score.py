@@ -238,7 +238,7 @@ def worlds(draw: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     return tt, rng.choice(values, (n, n_s)), rng.choice(values, (n, n_h)) if n_h else None
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(worlds(), st.sampled_from(["measured", "published"]), st.integers(0, 2**64 - 1))
 def test_any_ties_zeros_and_infinities(world: Any, rule: str, seed: int) -> None:
     tt, ts, th = world
@@ -283,7 +283,7 @@ def test_a_strict_comparison_is_noticed() -> None:
 # ------------------------------------------------------------------------------------------- lists that end too soon
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 20), st.sampled_from([0.1, 0.4, 0.9]))
 def test_bounds_hold_the_truth(seed: int, k: int, n: int, share: float) -> None:
     rng = np.random.default_rng(seed)

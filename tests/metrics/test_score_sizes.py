@@ -119,7 +119,7 @@ def worlds(draw: Any) -> Matrices:
     return out
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(worlds(), st.sampled_from(["measured", "published"]), st.integers(0, 2**64 - 1), st.integers(1, 30))
 def test_equals_searches_in_real_parts(matrices: Matrices, rule: str, seed: int, block: int) -> None:
     agree(driven(PrivacyScore(rule=rule), matrices, seed, block), matrices, seed, rule)
