@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, nanny
 
 import daskpriv
 from daskpriv.bench import adult_like
+from daskpriv.cluster.connect import local_cluster
 from daskpriv.engine.executor import Serial, Threads
 from daskpriv.engine.plan import (
     Layout,
@@ -410,3 +411,22 @@ def test_workers_that_join_late_and_leave_change_nothing(tables: dict[str, pd.Da
     assert {1, 3} <= set(counts)
     for name in ("distance", "row", "ties"):
         assert np.array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.cluster
+def test_a_worker_that_is_slow_to_die_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask tells its user so when a local cluster is closed; then all is done."""
+    kill = nanny.WorkerProcess.kill
+    told = []
+
+    async def slow(self: nanny.WorkerProcess, *args: Any, **kwargs: Any) -> None:
+        await kill(self, *args, **kwargs)
+        told.append("late")
+        raise TimeoutError
+
+    monkeypatch.setattr(nanny.WorkerProcess, "kill", slow)
+    with local_cluster(1, 1, None) as client:
+        found = client.submit(sum, [1, 2]).result()
+    assert (found, told) == (3, ["late"])
+    with pytest.raises(TimeoutError, match="mine"), local_cluster(1, 1, None):
+        raise TimeoutError("mine")

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,19 @@ def local_cluster(workers: int | None, threads: int | None, memory: str | None) 
         raise InputError(
             "the local cluster cannot start; check --workers, --threads and --memory-limit (such as 4GiB)."
         ) from None
-    with cluster, Client(cluster) as client:
+    with _closed_at_last(cluster), Client(cluster) as client:
         yield client
+
+
+@contextmanager
+def _closed_at_last(cluster: LocalCluster) -> Iterator[None]:
+    """Close it at the end; a worker that is slow to die is killed, and what it did stays done."""
+    try:
+        yield
+    finally:
+        # Dask gives a worker 4 seconds to leave and 5 to be dead, which are not enough on every busy machine.
+        with suppress(TimeoutError):
+            cluster.close()
 
 
 @contextmanager
