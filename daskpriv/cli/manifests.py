@@ -33,13 +33,12 @@ def manifests(wanted: Wanted) -> list[dict[str, Any]]:
             each["spec"]["cluster"]["spec"]["worker"]["replicas"] = wanted.workers
         elif named == ("Deployment", "daskpriv-worker"):
             each["spec"]["replicas"] = wanted.workers
-        if any(key.startswith(_AZURE) for key in wanted.account):
-            for labels in _pod_labels(each):
-                labels[f"{_AZURE}use"] = "true"
-        for pod in _pods(each):
-            for container in pod["containers"]:
+        for template in _templates(each):
+            if any(key.startswith(_AZURE) for key in wanted.account):
+                template["metadata"]["labels"][f"{_AZURE}use"] = "true"
+            for container in template["spec"]["containers"]:
                 _fill(container, wanted)
-            for volume in pod["volumes"]:
+            for volume in template["spec"]["volumes"]:
                 if volume["name"] == "tls":
                     volume["secret"]["optional"] = not wanted.tls
     return objects
@@ -65,22 +64,13 @@ def _settings(held: Mapping[str, str], tls: bool) -> dict[str, str]:
     return {**kept, "DASK_SCHEDULER_ADDRESS": held["DASK_SCHEDULER_ADDRESS"].replace("tls://", "tcp://")}
 
 
-def _pods(node: Any) -> Iterator[dict[str, Any]]:
-    """The specs of all pods within an object."""
-    if isinstance(node, dict):
-        if "containers" in node:
-            yield node
-        for value in node.values():
-            yield from _pods(value)
-
-
-def _pod_labels(node: Any) -> Iterator[dict[str, str]]:
-    """The labels of all pods within an object."""
+def _templates(node: Any) -> Iterator[dict[str, Any]]:
+    """The templates of all pods within an object: labels and what runs."""
     if isinstance(node, dict):
         if "containers" in node.get("spec", ()):
-            yield node["metadata"]["labels"]
+            yield node
         for value in node.values():
-            yield from _pod_labels(value)
+            yield from _templates(value)
 
 
 def _endpoints(environment: Mapping[str, str]) -> list[dict[str, Any]]:
